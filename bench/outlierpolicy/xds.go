@@ -148,7 +148,8 @@ func (b *Bench) global(s *ourServer, bare *bareServer, envoys *testbed.Process) 
 		s.publish()
 		last := s.names[0]
 		if err := s.until("the global edit", func() bool {
-			return s.answers.Load() > want-int64(len(s.names)*2*envoyCount) && s.server.Proxies(last).Acked == envoyCount
+			_, acked := s.server.Together([]string{last})
+			return s.answers.Load() > want-int64(len(s.names)*2*envoyCount) && acked == envoyCount
 		}); err != nil {
 			return err
 		}

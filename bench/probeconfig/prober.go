@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/resourcestack/autohealer/bench/testbed"
@@ -50,15 +49,15 @@ func probeByProber(ctx context.Context, load load) (any, error) {
 	handler := &counting{interval: load.Interval}
 	prober := (&probing.Prober{Handler: handler, Policy: kubeconfig.Policy{AllowLoopback: true}, FreshEvery: load.FreshEvery}).Init()
 	for i := range load.Targets {
-		var sides [2]probing.Credentials
+		var sides [2][]byte
 		for side := range sides { // of two servers: two ways to one would be refused
 			config, err := load.kubeconfig(i+side, token)
 			if err != nil {
 				return nil, err
 			}
-			sides[side] = probing.Credentials{Kubeconfig: config}
+			sides[side] = config
 		}
-		key := probing.Key{Config: types.NamespacedName{Namespace: "bench", Name: strconv.Itoa(i)}, Namespace: "bench"}
+		key := probing.Key{Namespace: "bench", Name: "bench/" + strconv.Itoa(i)}
 		first := time.Now().Add(time.Second + load.Interval*time.Duration(i)/time.Duration(load.Targets))
 		if err := prober.Set(key, probing.Target{Internal: sides[0], External: sides[1], Timeout: load.Interval / 2}, first); err != nil {
 			return nil, err

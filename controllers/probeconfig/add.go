@@ -41,7 +41,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	}
 	report := NewReporter(mgr.GetEventRecorder("autohealer"))
 	observer := NewObserver(mgr.GetCache(), opts)
-	prober := (&probing.Prober{Handler: &Runs{Observer: observer}, Policy: opts.Dial, Witnesses: opts.Witnesses}).Init()
+	prober := (&probing.Prober{Handler: observer, Policy: opts.Dial, Witnesses: opts.Witnesses}).Init()
 	reader := &actuate.ScaleReader{Live: mgr.GetAPIReader(), Client: mgr.GetClient()}
 	targets := &TargetReconciler{
 		Observer: observer, Prober: prober, Live: mgr.GetAPIReader(), Troubles: &observer.policies.Troubles, Report: report,

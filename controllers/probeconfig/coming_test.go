@@ -20,7 +20,7 @@ import (
 func (w *world) permitsOthers() probe.Permit {
 	w.t.Helper()
 	other := probe.TargetKey{Config: "other-uid", Namespace: "other"}
-	w.Observer.fleet().Expect(other)
+	w.Observer.fleet().Expect(other, false)
 	w.Observer.fleet().ObserveDown(other, false)
 	return w.Observer.fleet().PermitDown(other, w.clock.Now())
 }

@@ -37,11 +37,9 @@ func (o *Observer) read(pc *v1alpha1.ProbeConfig, before reading) (r reading) {
 	if c := before.config; c != nil && c.UID == pc.UID && c.Generation == pc.Generation {
 		return before
 	}
-	if r.config, r.unreadable = probe.NewConfig(pc, o.OwnNamespace); r.unreadable != nil {
-		r.config = nil // it may be half read
-		return r
+	if r.config, r.unreadable = probe.NewConfig(pc, o.OwnNamespace); r.config != nil {
+		r.config.Timings = o.Facts.Timings
 	}
-	r.config.Timings = o.Facts.Timings
 	return r
 }
 

@@ -63,7 +63,7 @@ type world struct {
 	configs *policy.Keeper[*v1alpha1.ProbeConfig]
 	// queue of targets, in tests that look at it.
 	queue kube.Queue
-	runs  *Runs
+	runs  *Observer
 	told  *recorder
 }
 
@@ -154,7 +154,7 @@ func (w *world) manage(rights anyone) {
 		Clock: w.clock, Server: &kube.ServerClock{Clock: w.clock},
 	}
 	o := NewObserver(nil, Options{Options: policy.Options{Guard: w.guard, Facts: facts, OwnNamespace: ownNamespace, Rejections: &kube.Rejections{}}, Witnesses: (&probing.Witnesses{}).Init()})
-	w.runs = &Runs{Observer: o}
+	w.runs = o
 	w.told = &recorder{}
 	report := NewReporter(w.told)
 	w.TargetReconciler = &TargetReconciler{
@@ -180,13 +180,13 @@ func request(w *world) reconcile.Request {
 }
 
 func requestFor(key probing.Key) reconcile.Request {
-	return reconcile.Request{NamespacedName: nameOf(key)}
+	return reconcile.Request{NamespacedName: key}
 }
 
 // keyOf is that of a namespace's target.
 func (w *world) keyOf(namespace string) probing.Key {
 	w.t.Helper()
-	return probing.Key{Config: client.ObjectKeyFromObject(w.stored()), Namespace: namespace}
+	return targetKey(client.ObjectKeyFromObject(w.stored()), namespace)
 }
 
 // target is what is known of a namespace's.
@@ -251,7 +251,7 @@ func (w *world) settle() {
 	w.t.Helper()
 	for range 5 {
 		for _, key := range w.Observer.targets.keys() {
-			if _, err := w.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: nameOf(key)}); err != nil && key.Namespace != w.api.denied && w.api.invisible+w.api.unreadable == "" && !w.api.unpatched {
+			if _, err := w.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: key}); err != nil && key.Namespace != w.api.denied && w.api.invisible+w.api.unreadable == "" && !w.api.unpatched {
 				w.t.Fatal(err)
 			}
 		}
@@ -273,7 +273,7 @@ func (w *world) probe(namespace string, internal, external probe.Class) {
 // found tells of a run in a namespace, and lets everything follow.
 func (w *world) found(namespace string, run probe.Run) {
 	w.t.Helper()
-	w.runs.Observe(probing.Key{Config: types.NamespacedName{Namespace: w.stored().Namespace, Name: "protect"}, Namespace: namespace}, run)
+	w.runs.Observe(targetKey(types.NamespacedName{Namespace: w.stored().Namespace, Name: "protect"}, namespace), run)
 	w.settle()
 }
 

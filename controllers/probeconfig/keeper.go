@@ -86,7 +86,7 @@ func (k *keeper) describe(ctx context.Context, pc *v1alpha1.ProbeConfig, left po
 	for _, t := range k.targets.of(key) {
 		place, _ := k.place(t.Namespace)
 		st.knowsAll = st.knowsAll && len(t.Former) == 0
-		st.sights = append(st.sights, sight{Target: t, hibernated: place.hibernated})
+		st.sights = append(st.sights, &sight{Target: t, hibernated: place.hibernated})
 	}
 	is.After = pc.DeepCopy()
 	is.After.Status = statusOf(pc, st)

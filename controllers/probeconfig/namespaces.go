@@ -9,7 +9,6 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
-	"github.com/resourcestack/autohealer/internal/probing"
 )
 
 // namespace is what matters of one.
@@ -58,7 +57,7 @@ func (o *Observer) placeChanged(name string) {
 		if !ok || j.Read.config == nil {
 			continue
 		}
-		key, selected := probing.Key{Config: config, Namespace: name}, o.selects(j.Read.config, name)
+		key, selected := targetKey(config, name), o.selects(j.Read.config, name)
 		if selected || o.targets.find(key) != nil {
 			o.follow(key, j.Read.config, !selected)
 			o.requestConfig(config)

@@ -130,4 +130,4 @@ func (o *Observer) requestConfigs() { o.policies.Statuses.AddAll(o.policies.Keys
 
 func (o *Observer) requestConfig(key types.NamespacedName) { o.policies.Statuses.Add(key, 0) }
 
-func (o *Observer) requestTarget(key probing.Key) { o.targetLooks.Add(nameOf(key), 0) }
+func (o *Observer) requestTarget(key probing.Key) { o.targetLooks.Add(key, 0) }

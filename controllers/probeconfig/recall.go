@@ -14,7 +14,6 @@ import (
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/policy"
-	"github.com/resourcestack/autohealer/internal/probing"
 )
 
 // mostKinds bounds status.dependentKinds.
@@ -124,7 +123,7 @@ func (o *Observer) recall(c *probe.Config, all []actuate.Recorded) (n int) {
 		if !found.Record.Of(c) || !o.stands(found.Namespace) {
 			continue
 		}
-		key := probing.Key{Config: c.Key(), Namespace: found.Namespace}
+		key := targetKey(c.Key(), found.Namespace)
 		if o.targets.find(key) == nil {
 			o.follow(key, c, true)
 		}

@@ -94,7 +94,7 @@ func (r *TargetReconciler) look(ctx context.Context, is *probe.Target, in probe.
 		}
 	}
 	if unread != nil {
-		r.Troubles.Failed(nameOf(keyOf(is)).String(), unread, configOf(is))
+		r.Troubles.Failed(keyOf(is).String(), unread, configOf(is))
 	}
 	r.tell(is, probe.Looked{In: in, Objects: objects, Half: unread != nil, Denied: denied})
 	return objects, unread
@@ -215,7 +215,7 @@ func (r *TargetReconciler) confirm(ctx context.Context, is *probe.Target, may pe
 
 // carryOut writes a plan's acts, all at once, and tells of them. Those that take replicas need an admission.
 func (r *TargetReconciler) carryOut(ctx context.Context, is *probe.Target, acts []probe.Act, admitted actuate.AdmittedProber) error {
-	name, errs := nameOf(keyOf(is)).String(), make([]error, len(acts))
+	name, errs := keyOf(is).String(), make([]error, len(acts))
 	if len(acts) == 0 {
 		r.Troubles.Settled(name)
 		return nil
@@ -266,7 +266,10 @@ func (o *Observer) drop(key probing.Key) bool {
 	o.telling.Lock()
 	defer o.telling.Unlock()
 	is, ok := o.targets.get(key)
-	if j, stored := o.policies.Get(key.Config); !ok || !is.Dismissed() || stored && j.Object.DeletionTimestamp != nil {
+	if !ok || !is.Dismissed() {
+		return false
+	}
+	if j, stored := o.policies.Get(is.Config.Key()); stored && j.Object.DeletionTimestamp != nil {
 		return false
 	}
 	o.targets.forget(key)

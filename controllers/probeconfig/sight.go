@@ -1,8 +1,10 @@
 package probeconfig
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
@@ -16,6 +18,35 @@ type sight struct {
 
 func (s *sight) internalUnhealthy() bool { return s.State.Internal.Unhealthy(s.Config.Thresholds) }
 func (s *sight) externalUnhealthy() bool { return s.State.OuterUnhealthy(s.Config) }
+
+// aspect is what one probe tells of a target.
+type aspect struct {
+	name               string
+	counts             *probe.Counts
+	healthy, unhealthy bool
+	// failure is the latest that counted, unhealthySince when there were too many, and undetermined since when there is no clear answer.
+	failure                      probe.Class
+	unhealthySince, undetermined time.Time
+}
+
+func (s *sight) inside() aspect {
+	in := &s.State.Internal
+	return aspect{"internal", in, in.Healthy(s.Config.Thresholds), s.internalUnhealthy(), in.LastFailure, s.State.InternalUnhealthySince, s.State.InternalUndetermined(s.Config)}
+}
+
+func (s *sight) outside() aspect {
+	return aspect{"external", &s.State.External, s.State.OuterHealthy(s.Config), s.externalUnhealthy(), s.lastOuterFailure(), s.State.UnhealthySince, s.State.ExternalUndetermined(s.Config)}
+}
+
+// first gives how many targets are so, and the first of them.
+func first(sights []*sight, is func(*sight) bool) (n int, first *sight) {
+	for _, s := range sights {
+		if is(s) {
+			n, first = n+1, cmp.Or(first, s)
+		}
+	}
+	return n, first
+}
 
 // undetermined: it is probed, and nobody knows how it is.
 func (s *sight) undetermined() bool {
@@ -40,11 +71,10 @@ func (s *sight) taken() []v1alpha1.ScaledDependent {
 	}
 	var all []v1alpha1.ScaledDependent
 	for _, d := range s.Config.Dependents {
-		ref, o := d.Ref, s.Objects[d.Ref]
+		o := s.Objects[d.Ref]
 		if r := o.Record; r != nil && r.Of(s.Config) && o.Replicas == 0 {
 			all = append(all, v1alpha1.ScaledDependent{
-				Namespace: s.Namespace, Ref: v1alpha1.DependentRef{APIVersion: ref.APIVersion, Kind: ref.Kind, Name: ref.Name},
-				PreviousReplicas: r.Replicas, Since: r.Since,
+				Namespace: s.Namespace, Ref: v1alpha1.DependentRef(d.Ref), PreviousReplicas: r.Replicas, Since: r.Since,
 			})
 		}
 	}
@@ -59,14 +89,12 @@ func (s *sight) unclear(of v1alpha1.DependentRef) bool {
 }
 
 // worst are the targets that aren't healthy, the first by namespace.
-func worst(sights []sight) []v1alpha1.TargetState {
+func worst(sights []*sight) []v1alpha1.TargetState {
 	var all []v1alpha1.TargetState
-	for i := range sights {
-		if w := sights[i].worst(); w.Reason != "" {
-			w.Namespace = sights[i].Namespace
-			if all = append(all, w); len(all) == probe.SampleSize {
-				break
-			}
+	for _, s := range sights {
+		if w := s.worst(); w.Reason != "" && len(all) < probe.SampleSize {
+			w.Namespace = s.Namespace
+			all = append(all, w)
 		}
 	}
 	return all
@@ -74,21 +102,23 @@ func worst(sights []sight) []v1alpha1.TargetState {
 
 // worst is what is wrong with a target; no reason when nothing is.
 func (s *sight) worst() v1alpha1.TargetState {
+	in, out := s.inside(), s.outside()
 	switch {
 	case s.Supply.Unusable.Class != "":
 		return v1alpha1.TargetState{Reason: v1alpha1.ReasonSecretUnusable, Message: sentence(s.Supply.Unusable), Since: seconds(s.Supply.UnusableSince)}
 	case s.undetermined():
-		side, class, since := "internal", s.State.Internal.LastError, s.State.InternalUndetermined(s.Config)
-		if since.IsZero() {
-			side, class, since = "external", s.State.External.LastError, s.State.ExternalUndetermined(s.Config)
+		unclear := out
+		if !in.undetermined.IsZero() {
+			unclear = in
 		}
-		return v1alpha1.TargetState{Reason: v1alpha1.ReasonUndetermined, Message: fmt.Sprintf("The %s probe gets no clear answer: %s.", side, class), Since: seconds(since)}
+		return v1alpha1.TargetState{Reason: v1alpha1.ReasonUndetermined, Message: fmt.Sprintf("The %s probe gets no clear answer: %s.", unclear.name, unclear.counts.LastError), Since: seconds(unclear.undetermined)}
 	case s.untried():
-		return v1alpha1.TargetState{Reason: v1alpha1.ReasonKubeconfigUntried, Message: s.saysUntried(), Since: seconds(s.State.UnhealthySince)}
-	case s.externalUnhealthy():
-		return v1alpha1.TargetState{Reason: v1alpha1.ReasonProbeFails, Message: "The external probe fails: " + string(s.lastOuterFailure()) + ".", Since: seconds(s.State.UnhealthySince)}
-	case s.internalUnhealthy():
-		return v1alpha1.TargetState{Reason: v1alpha1.ReasonProbeFails, Message: "The internal probe fails: " + string(s.State.Internal.LastFailure) + ".", Since: seconds(s.State.InternalUnhealthySince)}
+		return v1alpha1.TargetState{Reason: v1alpha1.ReasonKubeconfigUntried, Message: s.saysUntried(), Since: seconds(out.unhealthySince)}
+	}
+	for _, a := range []aspect{out, in} {
+		if a.unhealthy {
+			return v1alpha1.TargetState{Reason: v1alpha1.ReasonProbeFails, Message: fmt.Sprintf("The %s probe fails: %s.", a.name, a.failure), Since: seconds(a.unhealthySince)}
+		}
 	}
 	if taken := s.taken(); len(taken) > 0 {
 		return v1alpha1.TargetState{Reason: v1alpha1.ReasonScaledDown, Message: s.waitsFor(), Since: taken[0].Since}

@@ -25,9 +25,9 @@ func (w *world) probeForReal() <-chan probing.Key {
 	w.t.Helper()
 	seen := &ran{keys: make(chan probing.Key, 10)}
 	w.Prober = (&probing.Prober{Handler: seen, Policy: kubeconfig.Policy{AllowLoopback: true}, Clock: w.clock}).Init()
-	nowhere := func(port string) probing.Credentials {
-		return probing.Credentials{Kubeconfig: []byte(`{"apiVersion": "v1", "kind": "Config", "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
-"clusters": [{"name": "a", "cluster": {"server": "https://127.0.0.1:` + port + `"}}], "users": [{"name": "a", "user": {"token": "t"}}]}`)}
+	nowhere := func(port string) []byte {
+		return []byte(`{"apiVersion": "v1", "kind": "Config", "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+"clusters": [{"name": "a", "cluster": {"server": "https://127.0.0.1:` + port + `"}}], "users": [{"name": "a", "user": {"token": "t"}}]}`)
 	}
 	for _, key := range w.Observer.targets.keys() {
 		err := w.Prober.Set(key, probing.Target{Internal: nowhere("1"), External: nowhere("2"), Timeout: time.Second}, w.clock.Now().Add(100*time.Hour))

@@ -20,7 +20,7 @@ import (
 type state struct {
 	storedConfig
 	// sights are the targets, by namespace.
-	sights []sight
+	sights []*sight
 	// synced: caches are full, so that counts mean something.
 	synced  bool
 	trouble *policy.Trouble
@@ -42,12 +42,8 @@ func (st *state) single() *sight {
 	if c == nil || c.Namespaces != nil {
 		return nil
 	}
-	for i := range st.sights {
-		if st.sights[i].Namespace == c.Namespace {
-			return &st.sights[i]
-		}
-	}
-	return nil
+	_, only := first(st.sights, func(s *sight) bool { return s.Namespace == c.Namespace })
+	return only
 }
 
 // statusOf describes a config. It is pure: the same state gives the same status, so that nothing is written when nothing
@@ -85,16 +81,15 @@ func recount(to *v1alpha1.ProbeConfigStatus, pc *v1alpha1.ProbeConfig, st state)
 	} else {
 		to.WorstTargets = worst(st.sights)
 	}
-	n := counts(st)
+	n := counts(st.sights)
 	to.Targets = &n
 	to.Scaled = scaled(pc.Status.Scaled, st.sights)
 	to.ProvenKubeconfigs = proven(pc.Status, st.sights)
 }
 
 // proven are the kubeconfigs that work. Of a target whose Secrets weren't read yet it is what was told.
-func proven(before v1alpha1.ProbeConfigStatus, sights []sight) (all []v1alpha1.ProvenKubeconfig) {
-	for i := range sights {
-		s := &sights[i]
+func proven(before v1alpha1.ProbeConfigStatus, sights []*sight) (all []v1alpha1.ProvenKubeconfig) {
+	for _, s := range sights {
 		p := v1alpha1.ProvenKubeconfig{Namespace: s.Namespace, Mark: s.Proven}
 		if s.Proven == "" && s.Supply.Config == nil {
 			p = provenIn(before, s.Namespace)
@@ -118,32 +113,28 @@ func probeState(c probe.Counts) *v1alpha1.ProbeState {
 // seconds is a time as the API stores it: one that has more would differ from what is stored at each look.
 func seconds(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
 
-func counts(st state) (n v1alpha1.TargetCounts) {
-	add := func(to *int32, when bool) {
-		if when {
-			*to++
-		}
+func counts(sights []*sight) v1alpha1.TargetCounts {
+	count := func(is func(*sight) bool) int32 {
+		n, _ := first(sights, is)
+		return int32(n)
 	}
-	for i := range st.sights {
-		s := &st.sights[i]
-		n.Total++
-		add(&n.Probed, s.Supply.Probes())
-		add(&n.InternalUnhealthy, s.internalUnhealthy())
-		add(&n.ExternalUnhealthy, s.externalUnhealthy())
-		add(&n.ScaledDown, len(s.taken()) > 0)
-		add(&n.Unusable, s.Supply.Unusable.Class != "" || s.untried())
-		add(&n.Undetermined, s.undetermined())
-		add(&n.Vouched, s.State.Vouched)
+	return v1alpha1.TargetCounts{
+		Total:             int32(len(sights)),
+		Probed:            count(func(s *sight) bool { return s.Supply.Probes() }),
+		InternalUnhealthy: count((*sight).internalUnhealthy),
+		ExternalUnhealthy: count((*sight).externalUnhealthy),
+		ScaledDown:        count(func(s *sight) bool { return len(s.taken()) > 0 }),
+		Unusable:          count(func(s *sight) bool { return s.Supply.Unusable.Class != "" || s.untried() }),
+		Undetermined:      count((*sight).undetermined),
+		Vouched:           count(func(s *sight) bool { return s.State.Vouched }),
 	}
-	return n
 }
 
 // scaled are the objects that are scaled down. What isn't read yet stays as it was told: a process that takes over finds in
 // it what a config no longer names.
-func scaled(before []v1alpha1.ScaledDependent, sights []sight) []v1alpha1.ScaledDependent {
+func scaled(before []v1alpha1.ScaledDependent, sights []*sight) []v1alpha1.ScaledDependent {
 	var all []v1alpha1.ScaledDependent
-	for i := range sights {
-		s := &sights[i]
+	for _, s := range sights {
 		for _, b := range before {
 			if b.Namespace == s.Namespace && s.unclear(b.Ref) {
 				all = append(all, b)
@@ -186,7 +177,7 @@ func sentence(o probe.Outcome) string { return string(o.Class) + ": " + o.Detail
 // operative tells in numbers what the config does, and why it does less than it asks: many tools show the message of Ready
 // alone.
 func operative(st state) string {
-	n := counts(st)
+	n := counts(st.sights)
 	says := []string{fmt.Sprintf("%d of %d targets are probed, %d fail outside, %d are scaled down", n.Probed, n.Total, n.ExternalUnhealthy, n.ScaledDown)}
 	if n.Vouched > 0 {
 		says = append(says, fmt.Sprintf("witnesses vouch for %d of those that fail", n.Vouched))
@@ -209,19 +200,11 @@ func operative(st state) string {
 }
 
 // waiting counts the targets that wait for a kubeconfig that works, or for a turn.
-func waiting(sights []sight) (says []string) {
-	paced, untried := 0, 0
-	for i := range sights {
-		if sights[i].untried() {
-			untried++
-		}
-		if r := sights[i].Held.Reason; r == probe.HeldByPace || r == probe.HeldByClock {
-			paced++
-		}
-	}
-	if untried > 0 {
+func waiting(sights []*sight) (says []string) {
+	if untried, _ := first(sights, (*sight).untried); untried > 0 {
 		says = append(says, fmt.Sprintf("the external kubeconfig of %s has never worked, and nothing is scaled down there", sample.Count(untried, "target")))
 	}
+	paced, _ := first(sights, func(s *sight) bool { return s.Held.Reason == probe.HeldByPace || s.Held.Reason == probe.HeldByClock })
 	if paced > 0 {
 		says = append(says, fmt.Sprintf("waiting for a turn: %d", paced))
 	}
@@ -229,12 +212,12 @@ func waiting(sights []sight) (says []string) {
 }
 
 // findings tells of the dependents that aren't as they should be: how many, and the first.
-func findings(sights []sight) []string {
+func findings(sights []*sight) []string {
 	n, first := 0, ""
-	for i := range sights {
-		for _, f := range sights[i].Findings {
+	for _, s := range sights {
+		for _, f := range s.Findings {
 			if n++; first == "" {
-				first = fmt.Sprintf("%s in %s: %s", f.Ref, sights[i].Namespace, f.Message)
+				first = fmt.Sprintf("%s in %s: %s", f.Ref, s.Namespace, f.Message)
 			}
 		}
 	}

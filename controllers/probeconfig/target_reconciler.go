@@ -1,10 +1,10 @@
 package probeconfig
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -18,7 +18,6 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
-	"github.com/resourcestack/autohealer/internal/kubeconfig"
 	"github.com/resourcestack/autohealer/internal/policy"
 	"github.com/resourcestack/autohealer/internal/probing"
 )
@@ -50,11 +49,11 @@ type TargetReconciler struct {
 func (r *TargetReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.Observer.Facts.Timings.TargetLook())
 	defer cancel()
-	key := keyFrom(request.NamespacedName)
+	key := request.NamespacedName
 	is, ok := r.Observer.targets.get(key)
 	if !ok {
 		r.Prober.Remove(key)
-		r.Troubles.Settled(request.String())
+		r.Troubles.Settled(key.String())
 		return reconcile.Result{}, nil
 	}
 	place, exists := r.Observer.place(key.Namespace)
@@ -102,7 +101,7 @@ func (r *TargetReconciler) end(key probing.Key) {
 		return
 	}
 	r.Prober.Remove(key)
-	r.Troubles.Settled(nameOf(key).String())
+	r.Troubles.Settled(key.String())
 	is, _, _ := r.Observer.tell(key, probe.Ended{Since: r.now()})
 	if _, exists := r.Observer.place(key.Namespace); !exists && is.Departed {
 		r.Observer.targets.forget(key)
@@ -144,21 +143,20 @@ func (r *TargetReconciler) supply(ctx context.Context, is *probe.Target, may per
 // renew reads a target's Secrets and has its probes run with what they hold. Anew says that this is something else than before.
 func (r *TargetReconciler) renew(ctx context.Context, is *probe.Target) (anew bool, err error) {
 	read := probe.Supply{Config: is.Config, ReadAt: r.now()}
-	internal, external, err := secrets(ctx, r.Live, is.Config, is.Namespace)
-	if err == nil {
-		read.Internal, read.External = internal.Version(), external.Version()
+	internal, external, broken, err := secrets(ctx, r.Live, is.Config, is.Namespace)
+	if err != nil {
+		return false, err
+	}
+	if broken.Class == "" {
+		read.Internal, read.External = probe.VersionOf(internal), probe.VersionOf(external)
 		anew = read.Internal != is.Supply.Internal || read.External != is.Supply.External
 		if anew || is.Supply.Config != is.Config {
-			err = r.use(is, internal, external, anew)
+			broken = r.use(is, internal, external, anew)
 		}
 	}
-	var broken *secretError
-	switch {
-	case errors.As(err, &broken):
+	if broken.Class != "" {
 		r.Prober.Remove(keyOf(is))
-		read.Internal, read.External, read.Unusable, anew = probe.Version{}, probe.Version{}, broken.outcome, true
-	case err != nil:
-		return false, err
+		read.Internal, read.External, read.Unusable, anew = probe.Version{}, probe.Version{}, broken, true
 	}
 	// Runs that are going on by now may have begun with other ones.
 	r.tell(is, probe.Supplied{Supply: read, Since: r.now(), Proven: r.Observer.proven(is)})
@@ -181,66 +179,50 @@ func provenIn(status v1alpha1.ProbeConfigStatus, namespace string) (proven v1alp
 	return proven
 }
 
-// use gives the Prober what it probes with. New credentials are tried at once, to learn what they lead to.
-func (r *TargetReconciler) use(is *probe.Target, internal, external probing.Credentials, anew bool) error {
-	first := is.Config.FirstRun(is.Seed(), r.now())
+// use gives the Prober what it probes with, or says why it is never used. New credentials are tried at once, to learn what they lead to.
+func (r *TargetReconciler) use(is *probe.Target, internal, external []byte, anew bool) (broken probe.Outcome) {
+	first := is.Config.FirstRun(rand.Float64(), r.now())
 	if anew && is.Supply.Probes() {
 		first = r.now()
 	}
 	target := probing.Target{Internal: internal, External: external, Timeout: is.Config.Timeout, NodeLeases: is.Config.Leases}
-	return refused(is.Config, is.Namespace, r.Prober.Set(keyOf(is), target, first))
+	if err := r.Prober.Set(keyOf(is), target, first); err != nil {
+		broken = probing.Refused(err)
+		broken.Detail = fmt.Sprintf("in Secret %s/%s or %s: %s", is.Namespace, is.Config.InternalSecret, is.Config.ExternalSecret, broken.Detail)
+	}
+	return broken
 }
 
-// secretError is a Secret that can't be used, in our own words; nothing of the Secret is in it.
-type secretError struct{ outcome probe.Outcome }
-
-func (e *secretError) Error() string { return e.outcome.Detail }
-
-func unusable(class probe.Class, format string, args ...any) error {
-	return &secretError{probe.Outcome{Class: class, Detail: fmt.Sprintf(format, args...)}}
-}
-
-// secrets reads a target's two Secrets from the API server. They are never in a cache: only the names that configs refer to
-// are read, and Autohealer may not list them. The error is a secretError unless the API server didn't answer.
-func secrets(ctx context.Context, live client.Reader, c *probe.Config, namespace string) (internal, external probing.Credentials, err error) {
+// secrets reads a target's two kubeconfigs from the API server, or finds them broken. They are never in a cache: only the names that
+// configs refer to are read, and Autohealer may not list them. The error is that the API server didn't answer.
+func secrets(ctx context.Context, live client.Reader, c *probe.Config, namespace string) (internal, external []byte, broken probe.Outcome, err error) {
 	ctx, cancel := context.WithTimeout(ctx, secretsTake)
 	defer cancel()
-	var internalErr, externalErr error
+	var otherBroken probe.Outcome
+	var otherErr error
 	var reading sync.WaitGroup // at once: before a scaling down it is waited for
-	reading.Go(func() { internal, internalErr = credentials(ctx, live, namespace, c.InternalSecret) })
-	reading.Go(func() { external, externalErr = credentials(ctx, live, namespace, c.ExternalSecret) })
+	reading.Go(func() { internal, broken, err = secret(ctx, live, namespace, c.InternalSecret) })
+	reading.Go(func() { external, otherBroken, otherErr = secret(ctx, live, namespace, c.ExternalSecret) })
 	reading.Wait()
-	return internal, external, cmp.Or(internalErr, externalErr)
+	if broken.Class == "" && err == nil {
+		broken, err = otherBroken, otherErr
+	}
+	return internal, external, broken, err
 }
 
-func credentials(ctx context.Context, live client.Reader, namespace, name string) (probing.Credentials, error) {
-	var secret corev1.Secret
-	err := live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &secret)
+func secret(ctx context.Context, live client.Reader, namespace, name string) (kubeconfig []byte, broken probe.Outcome, err error) {
+	var stored corev1.Secret
+	err = live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &stored)
+	kubeconfig = stored.Data[secretKey]
 	switch {
 	case apierrors.IsNotFound(err):
-		return probing.Credentials{}, unusable(probe.SecretMissing, "there is no Secret %s/%s", namespace, name)
+		broken = probe.Outcome{Class: probe.SecretMissing, Detail: fmt.Sprintf("there is no Secret %s/%s", namespace, name)}
 	case apierrors.IsForbidden(err):
-		return probing.Credentials{}, unusable(probe.SecretForbidden, "Autohealer's account may not get Secret %s/%s; %s", namespace, name, probe.HintTargetRole)
+		broken = probe.Outcome{Class: probe.SecretForbidden, Detail: fmt.Sprintf("Autohealer's account may not get Secret %s/%s; %s", namespace, name, probe.HintTargetRole)}
 	case err != nil:
-		return probing.Credentials{}, fmt.Errorf("read Secret %s/%s: %w", namespace, name, err)
-	case len(secret.Data[secretKey]) == 0:
-		return probing.Credentials{}, unusable(probe.SecretMissing, "Secret %s/%s has no key %s", namespace, name, secretKey)
+		return nil, broken, fmt.Errorf("read Secret %s/%s: %w", namespace, name, err)
+	case len(kubeconfig) == 0:
+		broken = probe.Outcome{Class: probe.SecretMissing, Detail: fmt.Sprintf("Secret %s/%s has no key %s", namespace, name, secretKey)}
 	}
-	return probing.Credentials{Kubeconfig: secret.Data[secretKey]}, nil
-}
-
-// refused tells of a kubeconfig that is never used.
-func refused(c *probe.Config, namespace string, err error) error {
-	var refusal kubeconfig.Refusal
-	if !errors.As(err, &refusal) {
-		return err
-	}
-	class := probe.KubeconfigInvalid
-	switch {
-	case refusal.Address():
-		class = probe.AddressRefused
-	case refusal.Unsafe():
-		class = probe.KubeconfigUnsafe
-	}
-	return unusable(class, "in Secret %s/%s or %s: %s", namespace, c.InternalSecret, c.ExternalSecret, refusal.Error())
+	return kubeconfig, broken, nil
 }

@@ -277,7 +277,7 @@ func TestReadySaysWhatCantBeRead(t *testing.T) {
 	key := w.Observer.targets.keys()[0]
 	w.runs.Observe(key, probe.Run{Started: w.clock.Now(), Ended: w.clock.Now(), Internal: probe.Outcome{Class: probe.OK}, External: &probe.Outcome{Class: probe.Timeout}})
 	w.api.down = true
-	if _, err := w.Reconcile(t.Context(), reconcile.Request{NamespacedName: nameOf(key)}); err == nil {
+	if _, err := w.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err == nil {
 		t.Error("it isn't tried again")
 	}
 	w.api.down = false
@@ -660,7 +660,7 @@ func TestWhatServesTheProbedServerIsNeverScaledDown(t *testing.T) {
 	w.clock.Step(10 * time.Second)
 	key := w.Observer.targets.keys()[0]
 	w.runs.Observe(key, probe.Run{Started: w.clock.Now(), Ended: w.clock.Now(), Internal: probe.Outcome{Class: probe.OK}, External: &probe.Outcome{Class: probe.Timeout}})
-	if _, err := w.Reconcile(t.Context(), reconcile.Request{NamespacedName: nameOf(key)}); !errors.Is(err, v.err) {
+	if _, err := w.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); !errors.Is(err, v.err) {
 		t.Errorf("error %v", err)
 	}
 	w.want("shoot-0", "3 3", "it can't be found out")

@@ -2,7 +2,6 @@ package probeconfig
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -18,8 +17,7 @@ import (
 
 // targets own what is known of all targets of all configs. It is safe for concurrent use.
 type targets struct {
-	mu  sync.Mutex
-	all map[probing.Key]*target
+	all sync.Map // from probing.Key to *target
 }
 
 // target holds what is known of one.
@@ -47,7 +45,7 @@ func (o *Observer) tell(key probing.Key, e probe.Event) (is probe.Target, do pro
 		o.requestTarget(key)
 	}
 	if do.Tell {
-		o.requestConfig(key.Config)
+		o.requestConfig(is.Config.Key())
 	}
 	return is, do, true
 }
@@ -102,7 +100,7 @@ func (o *Observer) retarget(key types.NamespacedName) {
 	}
 	for _, name := range o.places(c) {
 		if o.selects(c, name) {
-			o.follow(probing.Key{Config: key, Namespace: name}, c, false)
+			o.follow(targetKey(key, name), c, false)
 		}
 	}
 	for _, t := range o.targets.of(key) {
@@ -129,24 +127,13 @@ func (o *Observer) knowsTargets(j storedConfig) bool {
 // It needs o.telling.
 func (o *Observer) follow(key probing.Key, c *probe.Config, departed bool) {
 	o.targets.ensure(key, c)
-	anew := o.stands(key.Namespace) && o.expect(probe.TargetKey{Config: c.UID, Namespace: key.Namespace}, c)
+	anew := o.stands(key.Namespace) && o.fleet().Expect(probe.TargetKey{Config: c.UID, Namespace: key.Namespace}, c.Namespace != o.OwnNamespace)
 	o.tell(key, probe.Followed{Config: c, Departed: departed, Anew: anew})
 }
 
-// expect tells the fleet of a target, and says whether it is new there.
-func (o *Observer) expect(t probe.TargetKey, c *probe.Config) bool {
-	if c.Namespace == o.OwnNamespace {
-		return o.fleet().Expect(t)
-	}
-	return o.fleet().ExpectTenant(t)
-}
-
-// Runs takes in what the probes find. It is the Prober's Handler.
-type Runs struct{ Observer *Observer }
-
-// Observe takes in a run and says when the next one is.
-func (r *Runs) Observe(key probing.Key, run probe.Run) (next time.Time) {
-	switch is, do, ok := r.Observer.tell(key, probe.Ran{Run: run}); {
+// Observe takes in what a run of probes found, and says when the next one is.
+func (o *Observer) Observe(key probing.Key, run probe.Run) (next time.Time) {
+	switch is, do, ok := o.tell(key, probe.Ran{Run: run}); {
 	case !ok:
 		return run.Ended.Add(time.Minute) // its removal is on its way
 	case !do.Ran: // it is of something else than what is probed now
@@ -157,9 +144,9 @@ func (r *Runs) Observe(key probing.Key, run probe.Run) (next time.Time) {
 }
 
 func (ts *targets) find(key probing.Key) *target {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	return ts.all[key]
+	t, _ := ts.all.Load(key)
+	found, _ := t.(*target)
+	return found
 }
 
 // get gives what is known of a target; ok is false when there is none.
@@ -175,29 +162,15 @@ func (ts *targets) get(key probing.Key) (is probe.Target, ok bool) {
 
 // ensure makes a target for a config if there is none.
 func (ts *targets) ensure(key probing.Key, c *probe.Config) {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	if ts.all == nil {
-		ts.all = map[probing.Key]*target{}
-	}
-	if ts.all[key] == nil {
-		ts.all[key] = &target{is: probe.Target{Namespace: key.Namespace, Config: c}}
-	}
+	ts.all.LoadOrStore(key, &target{is: probe.Target{Namespace: key.Namespace, Config: c}})
 }
 
-func (ts *targets) forget(key probing.Key) {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	delete(ts.all, key)
-}
+func (ts *targets) forget(key probing.Key) { ts.all.Delete(key) }
 
 // of are the targets of a config, by namespace.
 func (ts *targets) of(config types.NamespacedName) (all []probe.Target) {
 	for _, key := range ts.keys() {
-		if key.Config != config {
-			continue
-		}
-		if is, ok := ts.get(key); ok {
+		if is, ok := ts.get(key); ok && key.Name == config.String() {
 			all = append(all, is)
 		}
 	}
@@ -205,24 +178,16 @@ func (ts *targets) of(config types.NamespacedName) (all []probe.Target) {
 	return all
 }
 
-func (ts *targets) keys() []probing.Key {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	return slices.Collect(maps.Keys(ts.all))
+func (ts *targets) keys() (all []probing.Key) {
+	for key := range ts.all.Range {
+		all = append(all, key.(probing.Key))
+	}
+	return all
 }
 
-// keyOf names a target.
-func keyOf(is *probe.Target) probing.Key {
-	return probing.Key{Config: is.Config.Key(), Namespace: is.Namespace}
+// targetKey names a target, in its queue and for the Prober.
+func targetKey(config types.NamespacedName, namespace string) probing.Key {
+	return probing.Key{Namespace: namespace, Name: config.String()}
 }
 
-// A controller's queue knows namespace and name only: a target's request has the config as its name.
-
-func nameOf(key probing.Key) types.NamespacedName {
-	return types.NamespacedName{Namespace: key.Namespace, Name: key.Config.String()}
-}
-
-func keyFrom(name types.NamespacedName) probing.Key {
-	namespace, config, _ := strings.Cut(name.Name, "/")
-	return probing.Key{Config: types.NamespacedName{Namespace: namespace, Name: config}, Namespace: name.Namespace}
-}
+func keyOf(is *probe.Target) probing.Key { return targetKey(is.Config.Key(), is.Namespace) }

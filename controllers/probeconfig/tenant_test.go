@@ -107,9 +107,9 @@ func TestATenantsTargetsHaveTheirOwnShareOfTheCap(t *testing.T) {
 			at := probe.TargetKey{Config: "fleet", Namespace: shoot(i)}
 			if i == 0 {
 				at.Config = "of the tenant"
-				fleet.ExpectTenant(at)
+				fleet.Expect(at, true)
 			}
-			fleet.Expect(at)
+			fleet.Expect(at, false)
 			fleet.ObserveDown(at, i == 0)
 			fleet.Acts(at, true, noon)
 			fleet.Observe(at, &probe.State{At: noon, External: probe.Counts{Successes: 1, Counted: noon}}, noon)

@@ -114,8 +114,8 @@ func TestARefusedClusterIsToldInEnvoysWordsAndKeepsItsEndpoints(t *testing.T) {
 	}, hosts[0])
 	c.cluster("shop/db/5432", func(x *clusterv3.Cluster) { x.OutlierDetection.Consecutive_5Xx = wrapperspb.UInt32(7) }, hosts[1])
 	c.publish()
-	g.Eventually(func() []xds.Rejection { return c.server.Proxies(web).Rejections }, "10s").Should(HaveLen(1))
-	message := c.server.Proxies(web).Rejections[0].Message
+	g.Eventually(func() []xds.Rejection { return c.server.Rejections()[web] }, "10s").Should(HaveLen(1))
+	message := c.server.Rejections()[web][0].Message
 	g.Expect(message).To(ContainSubstring("max_ejection_time"))
 	t.Log(message)
 	c.acked("shop/db/5432", 1)

@@ -127,7 +127,11 @@ func (c *control) envoy(listeners ...Listener) *Envoy {
 // acked waits until n Envoys have accepted a cluster as it is.
 func (c *control) acked(name string, n int) {
 	c.t.Helper()
-	NewWithT(c.t).Eventually(func() xds.Proxies { return c.server.Proxies(name) }, "10s").Should(Equal(xds.Proxies{Connected: n, Acked: n}))
+	NewWithT(c.t).Eventually(func() [2]int {
+		connected, acked := c.server.Together([]string{name})
+		return [2]int{connected, acked}
+	}, "10s").Should(Equal([2]int{n, n}))
+	NewWithT(c.t).Expect(c.server.Rejections()[name]).To(BeEmpty())
 }
 
 func backends(t *testing.T, n int) []*Backend {

@@ -60,8 +60,8 @@ var _ = Describe("the Prober, at a real API server", func() {
 	// set gives the Prober kubeconfigs that are new to it.
 	set := func(in, out []byte) error {
 		versions++
-		secret := func(text []byte) probing.Credentials {
-			return probing.Credentials{Kubeconfig: fmt.Appendf(text, "\n# %d", versions)}
+		secret := func(text []byte) []byte {
+			return fmt.Appendf(text, "\n# %d", versions)
 		}
 		return prober.Set(probing.Key{Namespace: "a"}, probing.Target{
 			Internal: secret(in), External: secret(out), Timeout: 500 * time.Millisecond, NodeLeases: &probe.LeaseTerms{},

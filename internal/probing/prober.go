@@ -2,7 +2,7 @@ package probing
 
 import (
 	"context"
-	"crypto/sha256"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,26 +14,19 @@ import (
 	"github.com/resourcestack/autohealer/internal/kubeconfig"
 )
 
-// Key is one target of one ProbeConfig: with a namespaceSelector a config has a target in each selected namespace.
-type Key struct {
-	Config    types.NamespacedName
-	Namespace string
-}
+// Key is one target of one ProbeConfig, with whose namespaceSelector each selected namespace is one: the namespace, and for a name the
+// config's namespace/name.
+type Key = types.NamespacedName
 
 // Target is one API server, probed from two sides.
 type Target struct {
-	Internal, External Credentials
+	// Internal and External are kubeconfigs, which aren't kept.
+	Internal, External []byte
 	// Timeout of each probe, and of listing leases.
 	Timeout time.Duration
 	// NodeLeases asks for the leases of the cluster's nodes after each external probe that succeeds; nil: nobody does.
 	NodeLeases *probe.LeaseTerms
 }
-
-// Credentials are a kubeconfig, which isn't kept.
-type Credentials struct{ Kubeconfig []byte }
-
-// Version of the credentials.
-func (c Credentials) Version() probe.Version { return sha256.Sum256(c.Kubeconfig) }
 
 // Handler is told of each run.
 type Handler interface {
@@ -57,7 +50,7 @@ type Prober struct {
 	// a minute that no new connections come about, at an interval of 10 s.
 	FreshEvery int
 	// Clock is the real one by default.
-	Clock clock.Clock
+	Clock clock.WithTicker
 
 	scheduler *scheduler
 	listings  *slots
@@ -140,12 +133,12 @@ func (p *Prober) prepare(known *target, spec Target) (*settings, error) {
 	return &settings{internal: internal, external: external, timeout: spec.Timeout, nodeLeases: spec.NodeLeases}, nil
 }
 
-func (p *Prober) endpoint(had endpoint, credentials Credentials) (endpoint, error) {
-	version := credentials.Version()
+func (p *Prober) endpoint(had endpoint, text []byte) (endpoint, error) {
+	version := probe.VersionOf(text)
 	if had.client != nil && had.version == version {
 		return had, nil
 	}
-	access, err := p.Policy.Parse(credentials.Kubeconfig)
+	access, err := p.Policy.Parse(text)
 	if err != nil {
 		return endpoint{}, err
 	}
@@ -179,12 +172,6 @@ func (p *Prober) remove(key Key) {
 	p.scheduler.remove(key)
 }
 
-// Pause keeps a target, and its connections, but runs no probes.
-func (p *Prober) Pause(key Key) { p.scheduler.pause(key) }
-
-// Resume ends a pause; the next run is at that time.
-func (p *Prober) Resume(key Key, at time.Time) { p.scheduler.resume(key, at) }
-
 // target is the task that probes one target.
 type target struct {
 	prober *Prober
@@ -216,7 +203,7 @@ type endpoint struct {
 // run probes from inside, and if that was a success, from outside.
 func (t *target) run(ctx context.Context) time.Time {
 	clock := t.prober.Clock
-	run := probe.Run{Started: clock.Now()} // before its credentials are picked: what was set since is newer
+	run := probe.Run{Started: clock.Now(), Spread: rand.Float64()} // before its credentials are picked: what was set since is newer
 	t.rotate()
 	run.Internal = t.ask(ctx, "internal", t.used.internal.client)
 	if probe.GoesOn(run.Internal) {

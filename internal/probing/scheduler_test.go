@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"pgregory.net/rapid"
 )
@@ -110,7 +109,7 @@ func (f *fake) may(at time.Time) {
 	f.notBefore, f.told = at, true
 }
 
-func keyOf(i int) Key { return Key{Config: types.NamespacedName{Namespace: "a", Name: fmt.Sprint(i)}} }
+func keyOf(i int) Key { return Key{Name: fmt.Sprint(i)} }
 
 // start adds n tasks that are due now.
 func (w *world) start(n int, takes, every time.Duration) []*fake {
@@ -212,26 +211,6 @@ func TestATaskThatAsksForNoPauseGetsOne(t *testing.T) {
 	})
 }
 
-func TestAPausedTaskDoesNotRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(1)
-		w.during(func() {
-			f := w.start(1, 2*time.Second, 8*time.Second)[0]
-			time.Sleep(11 * time.Second) // its second run is going on
-			w.pause(keyOf(0))
-			time.Sleep(time.Hour)
-			if f.ran() != 2 || f.closed() {
-				t.Errorf("ran %d times, closed: %t", f.ran(), f.closed())
-			}
-			w.resume(keyOf(0), time.Now().Add(time.Second))
-			time.Sleep(1500 * time.Millisecond)
-			if f.ran() != 3 {
-				t.Errorf("ran %d times after it was resumed", f.ran())
-			}
-		})
-	})
-}
-
 func TestARemovedTaskIsClosedOnceItsRunIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(1)
@@ -268,7 +247,7 @@ type step struct {
 func steps() *rapid.Generator[[]step] {
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
 		return step{
-			what:  rapid.SampledFrom([]string{"add", "add", "remove", "pause", "resume", "hasten"}).Draw(t, "what"),
+			what:  rapid.SampledFrom([]string{"add", "add", "remove", "hasten"}).Draw(t, "what"),
 			key:   rapid.IntRange(0, 5).Draw(t, "key"),
 			after: time.Duration(rapid.IntRange(0, 3000).Draw(t, "after")) * time.Millisecond,
 			takes: time.Duration(rapid.IntRange(0, 5000).Draw(t, "takes")) * time.Millisecond,
@@ -291,7 +270,7 @@ func TestWhateverIsDoneNoTaskRunsTwiceAtOnceOrEarlyOrAfterItsEnd(t *testing.T) {
 // play does the steps, then lets everything run for a while, and tells what was wrong.
 func play(workers int, script []step) []string {
 	w := newWorld(workers)
-	current, paused := map[int]*fake{}, map[int]bool{}
+	current := map[int]*fake{}
 	var all []*fake
 	w.during(func() {
 		for i, s := range script {
@@ -302,26 +281,19 @@ func play(workers int, script []step) []string {
 			case s.what == "add":
 				f = &fake{world: w, name: fmt.Sprintf("%d of step %d", s.key, i), takes: s.takes, every: s.every, notBefore: soon}
 				all = append(all, f)
-				current[s.key], paused[s.key] = f, false
+				current[s.key] = f
+				w.remove(keyOf(s.key))
 				w.add(keyOf(s.key), f, soon)
 			case f == nil:
 			case s.what == "remove":
 				delete(current, s.key)
 				w.remove(keyOf(s.key))
-			case s.what == "pause":
-				paused[s.key] = true
-				f.may(time.Now().Add(1000 * time.Hour))
-				w.pause(keyOf(s.key))
-			case s.what == "resume" && paused[s.key]:
-				paused[s.key] = false
-				f.may(soon)
-				w.resume(keyOf(s.key), soon)
-			case s.what == "hasten" && !paused[s.key]:
+			case s.what == "hasten":
 				f.may(time.Time{})
 				w.hasten(keyOf(s.key), soon)
 			}
 		}
-		w.settle(current, paused)
+		w.settle(current)
 	})
 	for _, f := range all {
 		if !f.closed() {
@@ -335,7 +307,7 @@ func play(workers int, script []step) []string {
 }
 
 // settle sees that after all that was done every task still gets its turn.
-func (w *world) settle(current map[int]*fake, paused map[int]bool) {
+func (w *world) settle(current map[int]*fake) {
 	before := map[int]int{}
 	time.Sleep(time.Minute)
 	for key, f := range current {
@@ -343,8 +315,8 @@ func (w *world) settle(current map[int]*fake, paused map[int]bool) {
 	}
 	time.Sleep(2 * time.Minute)
 	for key, f := range current {
-		if ran := f.ran() > before[key]; ran == paused[key] {
-			w.problem("%s ran: %t, is paused: %t", f.name, ran, paused[key])
+		if f.ran() == before[key] {
+			w.problem("%s doesn't run any more", f.name)
 		}
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 )
 
@@ -77,7 +75,7 @@ func TestAListThatTricklesIsCutShort(t *testing.T) {
 	t.Cleanup(func() { close(until) })
 	p, h := startProber(t)
 	p.listWithin = 50 * time.Millisecond
-	key := Key{Config: types.NamespacedName{Namespace: "hostile", Name: "a"}, Namespace: "hostile"}
+	key := Key{Namespace: "hostile", Name: "hostile" + "/" + "a"}
 	if err := p.Set(key, Target{Internal: credentials("1", s.kubeconfig()), External: credentials("2", s.outside()), Timeout: time.Minute, NodeLeases: &terms}, h.clock.Now()); err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ func TestAClientGetsClustersAndTheirEndpoints(t *testing.T) {
 	g.Eventually(func() []string { return client.Hosts("shop/web/80") }, "5s").Should(Equal([]string{"127.0.0.1:1001", "127.0.0.1:1002"}))
 	g.Eventually(func() []string { return client.Hosts("shop/db/5432") }, "5s").Should(Equal([]string{"127.0.0.1:2001"}))
 	g.Expect(client.Clusters()["shop/web/80"].GetOutlierDetection().GetConsecutive_5Xx().GetValue()).To(Equal(uint32(5)))
-	g.Eventually(func() Proxies { return w.server.Proxies("shop/web/80") }, "5s").Should(Equal(Proxies{Connected: 1, Acked: 1}))
+	g.Eventually(func() Proxies { return proxies(w.server, "shop/web/80") }, "5s").Should(Equal(Proxies{Connected: 1, Acked: 1}))
 }
 
 func TestNoStreamIsServedBeforeTheFirstSnapshot(t *testing.T) {
@@ -69,7 +69,7 @@ func TestAChangeTouchesOneResource(t *testing.T) {
 	w.set()
 	client := w.connect(xdsclient.Options{})
 	g.Eventually(func() []string { return client.Hosts("shop/c/80") }, "5s").ShouldNot(BeEmpty())
-	g.Eventually(func() int { return w.server.Proxies("shop/c/80").Acked }, "5s").Should(Equal(1))
+	g.Eventually(func() int { return proxies(w.server, "shop/c/80").Acked }, "5s").Should(Equal(1))
 
 	client.ResetWire()
 	w.serve("shop/b/80", 5, 1001, 1002) // endpoints only
@@ -115,10 +115,10 @@ func TestAnEnvoyThatReconnectsWithEverythingIsTold(t *testing.T) {
 	versions := w.connect(xdsclient.Options{}).Versions
 	g.Eventually(versions, "10s").Should(HaveLen(1))
 	progress := func() int { w.mu.Lock(); defer w.mu.Unlock(); return w.progress }
-	g.Eventually(func() Proxies { return w.server.Proxies("shop/web/80") }, "10s").Should(Equal(Proxies{Connected: 1, Acked: 1}))
+	g.Eventually(func() Proxies { return proxies(w.server, "shop/web/80") }, "10s").Should(Equal(Proxies{Connected: 1, Acked: 1}))
 	before := progress()
 	w.connect(xdsclient.Options{Clusters: versions()})
-	g.Eventually(func() Proxies { return w.server.Proxies("shop/web/80") }, "10s").Should(Equal(Proxies{Connected: 2, Acked: 2}))
+	g.Eventually(func() Proxies { return proxies(w.server, "shop/web/80") }, "10s").Should(Equal(Proxies{Connected: 2, Acked: 2}))
 	g.Eventually(progress, "10s").Should(BeNumerically(">", before), "whoever writes statuses learns of it, though nothing was sent")
 }
 
@@ -157,7 +157,7 @@ func TestNamesOfEndpointsThatNobodyAsksForAreForgotten(t *testing.T) {
 		}, "5s").Should(Equal(threshold))
 		g.Eventually(func() []string { return client.Hosts("shop/web/80") }, "5s").ShouldNot(BeEmpty())
 	}
-	g.Eventually(func() []string { w.set(); return w.server.endpoints.names() }, "5s").Should(HaveLen(1))
+	g.Eventually(func() []string { w.set(); return names(w.server.endpoints) }, "5s").Should(HaveLen(1))
 	g.Expect(client.Wire().Removed).To(BeEmpty(), "nobody is told of names that go")
 }
 
@@ -179,7 +179,7 @@ func TestWhatAClientSaysOfItselfIsNotRead(t *testing.T) {
 	w.serve("shop/web/80", 5, 1001)
 	w.set()
 	client := w.connect(xdsclient.Options{Node: &corev3.Node{Id: "somebody-else"}, Reject: func(*clusterv3.Cluster) string { return "no" }})
-	g.Eventually(func() []Rejection { return w.server.Proxies("shop/web/80").Rejections }, "5s").Should(Equal([]Rejection{{Proxy: "", Message: "no"}}))
+	g.Eventually(func() []Rejection { return proxies(w.server, "shop/web/80").Rejections }, "5s").Should(Equal([]Rejection{{Proxy: "", Message: "no"}}))
 	g.Expect(client.Err()).NotTo(HaveOccurred())
 }
 

@@ -98,8 +98,8 @@ func TestWhatAClientSaysIsBoundedText(t *testing.T) {
 	g.Expect(stream.Send(&discovery.DeltaDiscoveryRequest{
 		TypeUrl: resource.ClusterType, ResponseNonce: r.GetNonce(), ErrorDetail: &rpcstatus.Status{Message: said},
 	})).To(Succeed())
-	g.Eventually(func() []Rejection { return w.server.Proxies("shop/web/80").Rejections }, "5s").Should(HaveLen(1))
-	message := w.server.Proxies("shop/web/80").Rejections[0].Message
+	g.Eventually(func() []Rejection { return proxies(w.server, "shop/web/80").Rejections }, "5s").Should(HaveLen(1))
+	message := proxies(w.server, "shop/web/80").Rejections[0].Message
 	g.Expect(message).To(HavePrefix("shop/web/80: [2J  E0101 forged line  ää"))
 	g.Expect(len(message)).To(BeNumerically("<=", 1024))
 	g.Expect(utf8.ValidString(message)).To(BeTrue())
@@ -147,7 +147,7 @@ func TestNamesThatAClientBringsDecideAboutNothing(t *testing.T) {
 	w.set("tenant/web/80") // one of two may go at once, whatever somebody says there is besides
 	g.Eventually(all.Clusters, "5s").Should(HaveLen(1))
 	g.Expect(w.server.RemovalHeld()).To(BeZero())
-	g.Expect(w.server.clusters.names()).To(Equal([]string{"shop/web/80"}))
+	g.Expect(names(w.server.clusters)).To(Equal([]string{"shop/web/80"}))
 	g.Eventually(func() map[string]int { return own.Wire().Removed }, "5s").Should(Equal(map[string]int{"tenant/web/80": 1}), "and nobody learns what others have")
 }
 
@@ -165,7 +165,7 @@ func TestNamesThatAClientBringsKeepNoEndpointsFromOthers(t *testing.T) {
 	honest := w.connect(xdsclient.Options{}) // it has the cluster from another replica
 	g.Expect(honest.Ask(&discovery.DeltaDiscoveryRequest{TypeUrl: resource.EndpointType, ResourceNamesSubscribe: []string{"shop/web/80#0123456789abcdef"}})).To(Succeed())
 	g.Eventually(func() map[string]int { return honest.Wire().Endpoints }, "5s").Should(HaveKeyWithValue("shop/web/80#0123456789abcdef", 1))
-	g.Expect(len(w.server.endpoints.names())).To(BeNumerically("<=", 6))
+	g.Expect(len(names(w.server.endpoints))).To(BeNumerically("<=", 6))
 	for i := range 20 { // names that aren't asked for any more don't count
 		name := fmt.Sprintf("shop/web/80#version-%d", i)
 		g.Expect(honest.Ask(&discovery.DeltaDiscoveryRequest{TypeUrl: resource.EndpointType, ResourceNamesSubscribe: []string{name}})).To(Succeed())

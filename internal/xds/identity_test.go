@@ -78,8 +78,8 @@ func TestAnIdentitySeesOnlyItsNamespaces(t *testing.T) {
 	wire := own.Wire()
 	g.Expect(wire.Clusters).NotTo(HaveKey("shop/web/80"))
 	g.Expect(wire.Endpoints).NotTo(HaveKey(ContainSubstring("shop/")))
-	g.Eventually(func() int { return w.server.Proxies("shop/web/80").Connected }, "5s").Should(Equal(1))
-	g.Eventually(func() int { return w.server.Proxies("tenant/web/80").Connected }, "5s").Should(Equal(2))
+	g.Eventually(func() int { return proxies(w.server, "shop/web/80").Connected }, "5s").Should(Equal(1))
+	g.Eventually(func() int { return proxies(w.server, "tenant/web/80").Connected }, "5s").Should(Equal(2))
 }
 
 func TestAClientWithoutACertificateGetsNothing(t *testing.T) {

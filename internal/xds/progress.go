@@ -6,18 +6,6 @@ import (
 	"time"
 )
 
-// Proxies tells how far the connected proxies are with a cluster.
-func (s *Server) Proxies(cluster string) Proxies {
-	out := Proxies{Rejections: s.Rejections()[cluster]}
-	s.book.mu.Lock()
-	p := s.book.published[cluster]
-	s.book.mu.Unlock()
-	if p != nil {
-		s.clusters.count(cluster, p.entry.namespace, &out)
-	}
-	return out
-}
-
 // Rejections are what connected proxies refuse now of clusters and their endpoints, and what isn't served since it is invalid, by the
 // name of the cluster. There are few or none: it costs nothing for the clusters that are fine.
 func (s *Server) Rejections() map[string][]Rejection {
@@ -73,21 +61,6 @@ func (s *Server) Together(clusters []string) (connected, acked int) {
 	return connected, acked
 }
 
-// count adds the streams that may see a name.
-func (t *table) count(name, namespace string, out *Proxies) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for f := range t.feeds {
-		if !f.scope.allows(namespace) {
-			continue
-		}
-		out.Connected++
-		if _, rejected := f.rejected[name]; !rejected && f.settled(name) {
-			out.Acked++
-		}
-	}
-}
-
 // rejections by name.
 func (t *table) rejections() map[string][]Rejection {
 	t.mu.Lock()
@@ -101,20 +74,15 @@ func (t *table) rejections() map[string][]Rejection {
 	return all
 }
 
-// countRejected has the metric of what Envoys refuse now follow.
+// countRejected has the metric of what Envoys refuse now follow: of each stream for itself.
 func (s *Server) countRejected() {
-	rejectedNow.WithLabelValues("cluster").Set(float64(s.clusters.rejected()))
-	rejectedNow.WithLabelValues("endpoints").Set(float64(s.endpoints.rejected()))
-}
-
-// rejected counts what streams refused last, each stream's for itself.
-func (t *table) rejected() (n int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for f := range t.feeds {
-		n += len(f.rejected)
+	for label, t := range map[string]*table{"cluster": s.clusters, "endpoints": s.endpoints} {
+		n := 0
+		for _, rejected := range t.rejections() {
+			n += len(rejected)
+		}
+		rejectedNow.WithLabelValues(label).Set(float64(n))
 	}
-	return n
 }
 
 // countPublished has the metric of when anything was published last follow.

@@ -22,21 +22,21 @@ func TestARejectedClusterIsToldInTheClientsWordsWhileOthersGoOn(t *testing.T) {
 		}
 		return ""
 	}})
-	g.Eventually(func() int { return w.server.Proxies("shop/web/80").Acked }, "5s").Should(Equal(1))
+	g.Eventually(func() int { return proxies(w.server, "shop/web/80").Acked }, "5s").Should(Equal(1))
 
 	w.serve("shop/web/80", 66, 1001)
 	w.serve("shop/web/8080", 66, 1001)
 	w.set()
-	g.Eventually(func() Proxies { return w.server.Proxies("shop/web/80") }, "5s").Should(Equal(Proxies{
+	g.Eventually(func() Proxies { return proxies(w.server, "shop/web/80") }, "5s").Should(Equal(Proxies{
 		Connected: 1, Rejections: []Rejection{{Message: "Error adding/updating cluster(s) shop/web/80: sixty-six is too many"}},
 	}))
-	g.Eventually(func() Proxies { return w.server.Proxies("shop/web/8080") }, "5s").Should(Equal(Proxies{Connected: 1, Acked: 1}))
+	g.Eventually(func() Proxies { return proxies(w.server, "shop/web/8080") }, "5s").Should(Equal(Proxies{Connected: 1, Acked: 1}))
 	g.Expect(client.Clusters()["shop/web/8080"].GetOutlierDetection().GetConsecutive_5Xx().GetValue()).To(Equal(uint32(66)))
 	g.Expect(client.Wire().Clusters["shop/web/80"]).To(Equal(2), "what was rejected is not sent again")
 
 	w.serve("shop/web/80", 7, 1001)
 	w.set()
-	g.Eventually(func() Proxies { return w.server.Proxies("shop/web/80") }, "5s").Should(Equal(Proxies{Connected: 1, Acked: 1}))
+	g.Eventually(func() Proxies { return proxies(w.server, "shop/web/80") }, "5s").Should(Equal(Proxies{Connected: 1, Acked: 1}))
 }
 
 func TestRejectedEndpointsAreToldOfTheirCluster(t *testing.T) {
@@ -81,8 +81,8 @@ func TestAnInvalidClusterLeavesTheLastGoodOne(t *testing.T) {
 	w.set()
 	g.Eventually(func() int { return client.Wire().Clusters["shop/db/5432"] }, "5s").Should(Equal(2))
 	g.Expect(client.Wire().Clusters["shop/web/80"]).To(Equal(1))
-	g.Eventually(func() int { return w.server.Proxies("shop/db/5432").Acked }, "5s").Should(Equal(1))
-	rejections := w.server.Proxies("shop/web/80").Rejections
+	g.Eventually(func() int { return proxies(w.server, "shop/db/5432").Acked }, "5s").Should(Equal(1))
+	rejections := proxies(w.server, "shop/web/80").Rejections
 	g.Expect(rejections).To(HaveLen(1))
 	g.Expect(rejections[0].Proxy).To(BeEmpty())
 	g.Expect(rejections[0].Message).To(ContainSubstring("MaxEjectionPercent: value must be less than or equal to 100"))
@@ -90,7 +90,7 @@ func TestAnInvalidClusterLeavesTheLastGoodOne(t *testing.T) {
 	w.serve("shop/web/80", 6, 1001)
 	w.set()
 	g.Eventually(func() int { return client.Wire().Clusters["shop/web/80"] }, "5s").Should(Equal(2))
-	g.Expect(w.server.Proxies("shop/web/80").Rejections).To(BeEmpty())
+	g.Expect(proxies(w.server, "shop/web/80").Rejections).To(BeEmpty())
 }
 
 func TestARejectionThatNamesNobodyConcernsAll(t *testing.T) {

@@ -28,7 +28,7 @@ func fleet(t testing.TB, clusters int) (change func() int) {
 	var woken []func() int
 	var asks []func()
 	for range 16 {
-		f, sub := newFeed(s.endpoints, "", Scope{All: true}), stream.NewDeltaSubscription(s.endpoints.names(), nil, nil, true)
+		f, sub := newFeed(s.endpoints, "", Scope{All: true}), stream.NewDeltaSubscription(names(s.endpoints), nil, nil, true)
 		tell := func() int { return len(f.tell(sub, false).updated) }
 		q := &request{subscription: sub, respond: func() { woken = append(woken, tell) }}
 		asks = append(asks, func() { f.ask(q, nil, false, false) })

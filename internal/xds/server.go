@@ -66,7 +66,7 @@ type Options struct {
 	MaxRemovalPercent int
 	// Clock tells when removals that were held may go. Default: the system's.
 	Clock clock.PassiveClock
-	// Progressed is told of clusters whose Proxies may have changed; of none when proxies come or go. It must not block.
+	// Progressed is told of clusters with which proxies may be further, or which they may refuse; of none when proxies come or go. It must not block.
 	Progressed func(clusters []string)
 	// Removed is told of clusters that are served to nobody any more. It must not block.
 	Removed func(clusters []string)
@@ -100,9 +100,9 @@ func NewServer(o Options) (*Server, error) {
 	}
 	s := &Server{
 		Options:   o,
-		clusters:  newTable(resource.ClusterType, false),
-		endpoints: newTable(resource.EndpointType, true),
-		nothing:   newTable("", true),
+		clusters:  newTable(false),
+		endpoints: newTable(true),
+		nothing:   newTable(true),
 		kick:      make(chan struct{}, 1),
 		open:      map[*session]context.CancelFunc{},
 	}

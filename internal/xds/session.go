@@ -9,6 +9,7 @@ import (
 	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	xdsserver "github.com/envoyproxy/go-control-plane/pkg/server/v3"
+	rpc "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -83,32 +84,13 @@ func (s *session) came(isNew bool) {
 // many; with more, a stream that sends requests faster than it reads answers would wait for itself, and all others for it.
 const maxTypes = int(types.UnknownType)
 
-// mayAsk refuses a type too many, which ends the stream.
-func (s *session) mayAsk(typeURL string) error {
-	if s.feeds[typeURL] != nil || len(s.feeds) < maxTypes {
-		return nil
-	}
-	refusedTotal.WithLabelValues("too_many_types").Inc()
-	return status.Errorf(codes.ResourceExhausted, "a stream may ask for %d types of resources, and this one asks for one more", maxTypes)
-}
-
 // OnStreamDeltaRequest takes acknowledgements and rejections.
 func (s *session) OnStreamDeltaRequest(_ int64, r *discovery.DeltaDiscoveryRequest) error {
-	if err := s.mayAsk(r.GetTypeUrl()); err != nil {
-		return err
-	}
-	s.answered(r.GetTypeUrl(), r.GetResponseNonce(), r.GetErrorDetail().GetMessage(), r.GetErrorDetail() != nil)
-	return nil
+	return s.answered(r)
 }
 
 // OnStreamRequest takes acknowledgements and rejections.
-func (s *session) OnStreamRequest(_ int64, r *discovery.DiscoveryRequest) error {
-	if err := s.mayAsk(r.GetTypeUrl()); err != nil {
-		return err
-	}
-	s.answered(r.GetTypeUrl(), r.GetResponseNonce(), r.GetErrorDetail().GetMessage(), r.GetErrorDetail() != nil)
-	return nil
-}
+func (s *session) OnStreamRequest(_ int64, r *discovery.DiscoveryRequest) error { return s.answered(r) }
 
 // OnStreamDeltaResponse notes what is sent under which nonce.
 func (s *session) OnStreamDeltaResponse(_ int64, _ *discovery.DeltaDiscoveryRequest, r *discovery.DeltaDiscoveryResponse) {
@@ -126,22 +108,31 @@ func (s *session) responded(typeURL, nonce string) {
 	sentTotal.WithLabelValues(typeLabel(typeURL)).Add(float64(f.responded(nonce, s.server.Clock.Now())))
 }
 
-func (s *session) answered(typeURL, nonce, message string, rejected bool) {
+// answer is a request of either protocol, which answers what was sent before.
+type answer interface {
+	GetTypeUrl() string
+	GetResponseNonce() string
+	GetErrorDetail() *rpc.Status
+}
+
+// answered takes an answer. It refuses a type too many, which ends the stream.
+func (s *session) answered(a answer) error {
+	typeURL, nonce := a.GetTypeUrl(), a.GetResponseNonce()
 	f := s.feeds[typeURL]
-	if f == nil || nonce == "" {
-		return
+	if f == nil && len(s.feeds) >= maxTypes {
+		refusedTotal.WithLabelValues("too_many_types").Inc()
+		return status.Errorf(codes.ResourceExhausted, "a stream may ask for %d types of resources, and this one asks for one more", maxTypes)
 	}
-	rejection := ""
-	if rejected {
-		rejection = cmp.Or(words(message), "rejected without a reason")
+	if f == nil || nonce == "" {
+		return nil
+	}
+	result, rejection := "accepted", ""
+	if a.GetErrorDetail() != nil {
+		result, rejection = "rejected", cmp.Or(words(a.GetErrorDetail().GetMessage()), "rejected without a reason")
 	}
 	names := f.answered(nonce, rejection)
 	if names == nil {
-		return
-	}
-	result := "accepted"
-	if rejected {
-		result = "rejected"
+		return nil
 	}
 	answersTotal.WithLabelValues(typeLabel(typeURL), result).Inc()
 	if typeURL == resource.EndpointType {
@@ -150,4 +141,5 @@ func (s *session) answered(typeURL, nonce, message string, rejected bool) {
 		}
 	}
 	s.server.report(s.server.Progressed, names)
+	return nil
 }

@@ -74,16 +74,6 @@ func (s Scope) allows(namespace string) bool {
 	return s.All || (namespace != "" && s.Namespaces[namespace])
 }
 
-// Proxies tells how far proxies are with one cluster.
-type Proxies struct {
-	// Connected proxies that may see the cluster.
-	Connected int
-	// Acked of them have accepted what is served now.
-	Acked int
-	// Rejections of what is served now, or was to be.
-	Rejections []Rejection
-}
-
 // Rejection of a cluster or of its endpoints.
 type Rejection struct {
 	// Proxy is the identity of the one that rejected; empty when the server itself found the cluster invalid and serves

@@ -45,7 +45,7 @@ func TestStateOfTheWorldHasAllClustersEachTime(t *testing.T) {
 	g.Expect(ads.InitConnect(w.conn(nil))).To(Succeed())
 	g.Expect(fetch(t, ads)).To(HaveLen(2))
 	g.Expect(ads.Ack()).To(Succeed())
-	g.Eventually(func() Proxies { return w.server.Proxies("shop/web/80") }, "5s").Should(Equal(Proxies{Connected: 1, Acked: 1}))
+	g.Eventually(func() Proxies { return proxies(w.server, "shop/web/80") }, "5s").Should(Equal(Proxies{Connected: 1, Acked: 1}))
 
 	w.set()                                     // the same
 	delete(w.snapshot.Clusters, "shop/db/5432") // missing, not gone
@@ -55,10 +55,10 @@ func TestStateOfTheWorldHasAllClustersEachTime(t *testing.T) {
 	g.Expect(next).To(HaveLen(2))
 	g.Expect(next["shop/web/80"].GetOutlierDetection().GetConsecutive_5Xx().GetValue()).To(Equal(uint32(6)))
 	g.Expect(ads.Nack("shop/web/80: six is bad")).To(Succeed())
-	g.Eventually(func() Proxies { return w.server.Proxies("shop/web/80") }, "5s").Should(Equal(Proxies{
+	g.Eventually(func() Proxies { return proxies(w.server, "shop/web/80") }, "5s").Should(Equal(Proxies{
 		Connected: 1, Rejections: []Rejection{{Message: "shop/web/80: six is bad"}},
 	}))
-	g.Expect(w.server.Proxies("shop/db/5432").Acked).To(Equal(1))
+	g.Expect(proxies(w.server, "shop/db/5432").Acked).To(Equal(1))
 
 	w.set("shop/db/5432")
 	g.Expect(fetch(t, ads)).To(HaveLen(1))

@@ -63,7 +63,7 @@ func TestAThousandEnvoysThatReconnectAtOnceAreServed(t *testing.T) {
 	second.snapshot = first.snapshot
 	second.set()
 	accepted := func(name string) func() Proxies {
-		return func() Proxies { return second.server.Proxies(name) }
+		return func() Proxies { return proxies(second.server, name) }
 	}
 	before, began := heapInUse(), time.Now()
 	all := second.connectAll(xdsclient.Options{Clusters: known.Versions()})

@@ -2,13 +2,11 @@ package xds
 
 import (
 	"maps"
-	"slices"
 	"sync"
 )
 
 // table has the resources of one type, and knows for each stream what changed since it was last told.
 type table struct {
-	typeURL string
 	// quiet tables don't tell of removals: nobody keeps endpoints that no cluster asks for.
 	quiet bool
 	// resolve makes an entry that somebody asks for and that isn't there, or gives nil. It is called with mu held.
@@ -21,8 +19,8 @@ type table struct {
 	partial bool
 }
 
-func newTable(typeURL string, quiet bool) *table {
-	return &table{typeURL: typeURL, quiet: quiet, entries: map[string]*entry{}, feeds: map[*feed]struct{}{}}
+func newTable(quiet bool) *table {
+	return &table{quiet: quiet, entries: map[string]*entry{}, feeds: map[*feed]struct{}{}}
 }
 
 func (t *table) join(f *feed) {
@@ -100,10 +98,4 @@ func (t *table) lookup(name string, f *feed) *entry {
 		return nil
 	}
 	return e
-}
-
-func (t *table) names() []string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return slices.Collect(maps.Keys(t.entries))
 }

@@ -12,6 +12,7 @@ import (
 	"math/big"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -217,4 +218,21 @@ func sign(t testing.TB, by *authority, template *x509.Certificate) (*ecdsa.Priva
 		t.Fatal(err)
 	}
 	return key, cert
+}
+
+// Proxies tells how far the connected proxies are with a cluster.
+type Proxies struct {
+	Connected, Acked int
+	Rejections       []Rejection
+}
+
+func proxies(s *Server, cluster string) Proxies {
+	connected, acked := s.Together([]string{cluster})
+	return Proxies{Connected: connected, Acked: acked, Rejections: s.Rejections()[cluster]}
+}
+
+func names(t *table) []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Keys(t.entries))
 }

@@ -92,11 +92,7 @@ func (p *probers) draw(i int) {
 	p.all = append(p.all, c)
 	for _, namespace := range c.namespaces {
 		target := probe.TargetKey{Config: c.config.UID, Namespace: namespace}
-		if c.config.Namespace == ownNamespace {
-			p.fleet.Expect(target)
-		} else {
-			p.fleet.ExpectTenant(target)
-		}
+		p.fleet.Expect(target, c.config.Namespace != ownNamespace)
 		if is := rapid.SampledFrom([]string{"", "", "", "new", "fails"}).Draw(t, "untried"); is != "" {
 			c.untried[namespace] = is
 		}

@@ -53,11 +53,7 @@ func (f *Facts) enlist(fleet *probe.Fleet, pc *v1alpha1.ProbeConfig) {
 
 // expect takes in a target as the controller does.
 func (f *Facts) expect(fleet *probe.Fleet, pc *v1alpha1.ProbeConfig, t probe.TargetKey) {
-	if pc.Namespace == f.ownNamespace {
-		fleet.Expect(t)
-	} else {
-		fleet.ExpectTenant(t)
-	}
+	fleet.Expect(t, pc.Namespace != f.ownNamespace)
 }
 
 // acts says whether a config is in force, and so counts for others.

@@ -38,12 +38,12 @@ func together(a, b *member) bool {
 
 // suspect opens the breaker when too many that are unhealthy, and that nobody vouches for, broke together with one that just turned.
 func (f *Fleet) suspect(turned *member, now time.Time) (opened bool) {
-	if f.breaker.Holds() || !turned.acting || turned.vouched {
+	if f.breaker.Holds() || !turned.acting() || turned.vouched {
 		return false
 	}
 	broke := sets.New[string]()
 	for _, m := range f.unhealthy {
-		if m.acting && !m.vouched && together(turned, m) {
+		if m.acting() && !m.vouched && together(turned, m) {
 			broke.Insert(m.namespace)
 		}
 	}

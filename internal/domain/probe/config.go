@@ -93,115 +93,85 @@ type Place struct {
 // NewConfig reads a ProbeConfig. Its error names the field that can't be read; the CRD's schema refuses most such values.
 // OwnNamespace is Autohealer's, the only one in which namespaceSelector may be used; "" when it isn't known.
 func NewConfig(pc *v1alpha1.ProbeConfig, ownNamespace string) (*Config, error) {
-	spec := &pc.Spec
+	spec, r := &pc.Spec, &reader{}
 	c := &Config{
 		UID: pc.UID, Namespace: pc.Namespace, Name: pc.Name, Generation: pc.Generation,
 		InternalSecret: spec.InternalKubeConfigSecretName, ExternalSecret: spec.ExternalKubeConfigSecretName,
-		Thresholds: Thresholds{Success: intOr(spec.SuccessThreshold, defaultSuccessThreshold), Failure: intOr(spec.FailureThreshold, defaultFailureThreshold)},
-		Jitter:     floatOr(spec.BackoffJitterFactor, defaultJitter), Observe: spec.Mode == v1alpha1.Observe, Account: AccountOf(pc),
-		Meltdown: spec.AnnotateMeltdownProtection != nil && *spec.AnnotateMeltdownProtection,
+		Thresholds: Thresholds{Success: int(or(spec.SuccessThreshold, defaultSuccessThreshold)), Failure: int(or(spec.FailureThreshold, defaultFailureThreshold))},
+		Jitter:     or(spec.BackoffJitterFactor, defaultJitter), Observe: spec.Mode == v1alpha1.Observe, Account: AccountOf(pc),
+		Meltdown: or(spec.AnnotateMeltdownProtection, false),
 	}
-	if c.Thresholds.Success < 1 || c.Thresholds.Failure < 1 {
-		return nil, fmt.Errorf("spec.successThreshold and spec.failureThreshold: must be at least 1")
-	}
-	if c.Jitter < 0 || c.Jitter > 1 {
-		return nil, fmt.Errorf("spec.backoffJitterFactor: %v is not from 0 to 1", c.Jitter)
-	}
-	for _, read := range []func(*v1alpha1.ProbeConfigSpec) error{c.readDurations, c.readDependents, c.readLeases} {
-		if err := read(spec); err != nil {
-			return nil, err
-		}
-	}
-	return c, c.readNamespaces(spec.NamespaceSelector, ownNamespace)
-}
-
-func (c *Config) readDurations(spec *v1alpha1.ProbeConfigSpec) error {
-	var err error
-	if c.Interval, err = duration("spec.probeInterval", spec.ProbeInterval, defaultInterval, time.Millisecond); err != nil {
-		return err
-	}
-	if c.InitialDelay, err = duration("spec.initialDelay", spec.InitialDelay, defaultInitialDelay, 0); err != nil {
-		return err
-	}
-	if c.Backoff, err = duration("spec.internalProbeFailureBackoffDuration", spec.InternalProbeFailureBackoffDuration, defaultBackoff, 0); err != nil {
-		return err
-	}
-	c.Timeout, err = duration("spec.probeTimeout", spec.ProbeTimeout, min(defaultTimeout, c.Interval/2), time.Millisecond)
+	r.needs(c.Thresholds.Success >= 1 && c.Thresholds.Failure >= 1, "spec.successThreshold and spec.failureThreshold: must be at least 1")
+	r.needs(c.Jitter >= 0 && c.Jitter <= 1, "spec.backoffJitterFactor: %v is not from 0 to 1", c.Jitter)
+	c.Interval = r.duration("spec.probeInterval", spec.ProbeInterval, defaultInterval, time.Millisecond)
+	c.InitialDelay = r.duration("spec.initialDelay", spec.InitialDelay, defaultInitialDelay, 0)
+	c.Backoff = r.duration("spec.internalProbeFailureBackoffDuration", spec.InternalProbeFailureBackoffDuration, defaultBackoff, 0)
+	c.Timeout = r.duration("spec.probeTimeout", spec.ProbeTimeout, min(defaultTimeout, c.Interval/2), time.Millisecond)
 	c.Thresholds.Pause = c.Interval + time.Duration(c.Jitter*float64(c.Interval)) + 2*c.Timeout
-	return err
+	c.Dependents = r.dependents(spec.DependentResourceInfos)
+	c.Leases = r.leases(spec.NodeLeases)
+	if spec.NamespaceSelector != nil {
+		r.needs(c.Namespace == ownNamespace, "spec.namespaceSelector: only in Autohealer's own namespace %q, since other namespaces' configs act for their own objects", ownNamespace)
+		selector, err := spec.NamespaceSelector.AsSelector()
+		r.needs(err == nil, "spec.namespaceSelector: %w", err)
+		c.Namespaces = selector
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	return c, nil
 }
 
-func (c *Config) readDependents(spec *v1alpha1.ProbeConfigSpec) error {
-	for i, d := range spec.DependentResourceInfos {
+// reader reads the fields of a spec. It keeps what it says of the first that can't be read.
+type reader struct{ err error }
+
+func (r *reader) needs(holds bool, format string, args ...any) {
+	if !holds && r.err == nil {
+		r.err = fmt.Errorf(format, args...)
+	}
+}
+
+func (r *reader) duration(at string, text v1alpha1.Duration, fallback, least time.Duration) time.Duration {
+	d, err := text.Or(fallback)
+	r.needs(err == nil && d >= least, "%s: %q is no duration of at least %s", at, text, least)
+	return d
+}
+
+func (r *reader) dependents(infos []v1alpha1.DependentResourceInfo) (all []Dependent) {
+	for i, d := range infos {
 		at := fmt.Sprintf("spec.dependentResourceInfos[%d]", i)
-		ref := Ref{APIVersion: d.Ref.APIVersion, Kind: d.Ref.Kind, Name: d.Ref.Name}
-		if _, err := schema.ParseGroupVersion(ref.APIVersion); err != nil || ref.APIVersion == "" || ref.Kind == "" || ref.Name == "" {
-			return fmt.Errorf("%s.ref: needs apiVersion, kind and name of an object", at)
-		}
-		if d.ScaleUp == nil || d.ScaleDown == nil {
-			return fmt.Errorf("%s: scaleUp and scaleDown are both needed", at)
-		}
-		up, err := readPlace(at+".scaleUp", d.ScaleUp)
-		if err != nil {
-			return err
-		}
-		down, err := readPlace(at+".scaleDown", d.ScaleDown)
-		if err != nil {
-			return err
-		}
-		c.Dependents = append(c.Dependents, Dependent{Ref: ref, Optional: d.Optional != nil && *d.Optional, Up: up, Down: down})
+		ref := Ref(d.Ref)
+		_, err := schema.ParseGroupVersion(ref.APIVersion)
+		r.needs(err == nil && ref.APIVersion != "" && ref.Kind != "" && ref.Name != "", "%s.ref: needs apiVersion, kind and name of an object", at)
+		r.needs(d.ScaleUp != nil && d.ScaleDown != nil, "%s: scaleUp and scaleDown are both needed", at)
+		all = append(all, Dependent{Ref: ref, Optional: or(d.Optional, false), Up: r.place(at+".scaleUp", d.ScaleUp), Down: r.place(at+".scaleDown", d.ScaleDown)})
 	}
-	if len(c.Dependents) == 0 {
-		return fmt.Errorf("spec.dependentResourceInfos: at least one is needed")
-	}
-	return nil
+	r.needs(len(all) > 0, "spec.dependentResourceInfos: at least one is needed")
+	return all
 }
 
-func readPlace(at string, info *v1alpha1.ScaleInfo) (p Place, err error) {
-	p.Level = int(info.Level)
-	if p.Delay, err = duration(at+".initialDelay", info.InitialDelay, 0, 0); err != nil {
-		return p, err
+func (r *reader) place(at string, info *v1alpha1.ScaleInfo) Place {
+	if info == nil {
+		return Place{}
 	}
-	p.Timeout, err = duration(at+".timeout", info.Timeout, defaultScaleTimeout, time.Millisecond)
-	return p, err
+	return Place{
+		Level: int(info.Level), Delay: r.duration(at+".initialDelay", info.InitialDelay, 0, 0),
+		Timeout: r.duration(at+".timeout", info.Timeout, defaultScaleTimeout, time.Millisecond),
+	}
 }
 
-func (c *Config) readLeases(spec *v1alpha1.ProbeConfigSpec) error {
-	if spec.NodeLeases == nil {
+func (r *reader) leases(spec *v1alpha1.NodeLeases) *LeaseTerms {
+	if spec == nil {
 		return nil
 	}
-	grace, err := duration("spec.nodeLeases.monitorGraceDuration", spec.NodeLeases.MonitorGraceDuration, defaultGrace, time.Millisecond)
-	if err != nil {
-		return err
+	grace := r.duration("spec.nodeLeases.monitorGraceDuration", spec.MonitorGraceDuration, defaultGrace, time.Millisecond)
+	t := &LeaseTerms{
+		FailureFraction: or(spec.FailureFraction, defaultFailureFraction), Grace: grace, MinCandidates: int(or(spec.MinCandidates, defaultMinCandidates)),
+		// Less than twice the grace, and most of the time would be over before leases are expired and believed.
+		MaxProtection: r.duration("spec.nodeLeases.maxProtectionDuration", spec.MaxProtectionDuration, max(defaultMaxProtection, 2*grace), 2*grace),
 	}
-	c.Leases = &LeaseTerms{
-		FailureFraction: floatOr(spec.NodeLeases.FailureFraction, defaultFailureFraction), Grace: grace,
-		MinCandidates: intOr(spec.NodeLeases.MinCandidates, defaultMinCandidates),
-	}
-	// Less than twice the grace, and most of the time would be over before leases are expired and believed.
-	c.Leases.MaxProtection, err = duration("spec.nodeLeases.maxProtectionDuration", spec.NodeLeases.MaxProtectionDuration, max(defaultMaxProtection, 2*grace), 2*grace)
-	if err != nil {
-		return err
-	}
-	if f := c.Leases.FailureFraction; f <= 0 || f > 1 {
-		return fmt.Errorf("spec.nodeLeases.failureFraction: %v is not more than 0 and at most 1", f)
-	}
-	return nil
-}
-
-func (c *Config) readNamespaces(selector *v1alpha1.LabelSelector, ownNamespace string) error {
-	if selector == nil {
-		return nil
-	}
-	if c.Namespace != ownNamespace {
-		return fmt.Errorf("spec.namespaceSelector: only in Autohealer's own namespace %q, since other namespaces' configs act for their own objects", ownNamespace)
-	}
-	compiled, err := selector.AsSelector()
-	if err != nil {
-		return fmt.Errorf("spec.namespaceSelector: %w", err)
-	}
-	c.Namespaces = compiled
-	return nil
+	r.needs(t.FailureFraction > 0 && t.FailureFraction <= 1, "spec.nodeLeases.failureFraction: %v is not more than 0 and at most 1", t.FailureFraction)
+	return t
 }
 
 // Key names the config.
@@ -217,22 +187,8 @@ func AccountOf(pc *v1alpha1.ProbeConfig) string {
 	return defaultAccount
 }
 
-func duration(at string, text v1alpha1.Duration, fallback, least time.Duration) (time.Duration, error) {
-	d, err := text.Or(fallback)
-	if err != nil || d < least {
-		return 0, fmt.Errorf("%s: %q is no duration of at least %s", at, text, least)
-	}
-	return d, nil
-}
-
-func intOr(value *int32, fallback int) int {
-	if value == nil {
-		return fallback
-	}
-	return int(*value)
-}
-
-func floatOr(value *float64, fallback float64) float64 {
+// or is a value, or what it is by default.
+func or[T any](value *T, fallback T) T {
 	if value == nil {
 		return fallback
 	}

@@ -69,15 +69,15 @@ func TestFailuresAreCountedWhateverTheInterval(t *testing.T) {
 	for _, interval := range []time.Duration{10 * time.Second, 6 * time.Minute, time.Hour} {
 		c, s := config(t, "probeInterval: "+interval.String()), probe.State{}
 		at := start
-		s = s.After(c, run(at, "OK", "OK"), "seed")
+		s = s.After(c, run(at, "OK", "OK"))
 		for range 3 {
 			at = s.NextRun
-			s = s.After(c, run(at, "OK", "Timeout"), "seed")
+			s = s.After(c, run(at, "OK", "Timeout"))
 		}
 		if s.Direction != probe.Down {
 			t.Errorf("every %s: after three failures %+v, direction %s", interval, s.External, s.Direction)
 		}
-		s = s.After(c, run(at.Add(3*interval+10*time.Minute), "OK", "Timeout"), "seed")
+		s = s.After(c, run(at.Add(3*interval+10*time.Minute), "OK", "Timeout"))
 		if s.External.Errors != 1 {
 			t.Errorf("every %s: after a long pause %d errors in a row", interval, s.External.Errors)
 		}

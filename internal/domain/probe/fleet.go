@@ -37,7 +37,7 @@ type Fleet struct {
 	members map[TargetKey]*member
 	// all counts every member, tenants those of tenants, and tenant those of each tenant, by namespace.
 	all, tenants tally
-	tenant       map[string]*tally
+	tenant       map[string]tally
 	// votes has the namespaces of the acting members, with how many each has. A namespace has one vote on the breaker, however
 	// many configs probe it. unrecovered has those of the members that are so.
 	votes, unrecovered census
@@ -63,10 +63,8 @@ type member struct {
 	probed bool
 	// excused: nobody expects it to be healthy. healthy: by its runs, which are of the present. vouched: witnesses vouch for what they found.
 	excused, healthy, vouched bool
-	// unrecovered: it isn't known to be healthy, nor vouched for, and should be.
-	unrecovered bool
-	// acts: its config is in force, and so what it sees is of weight for others. acting: it is probed, too.
-	acts, acting bool
+	// acts: its config is in force, and so what it sees is of weight for others.
+	acts bool
 	// unread: nobody knows yet whether anything of it is scaled down, so it counts as if.
 	unread bool
 	// down: something of it is scaled down, or about to be. rising: it began to be scaled up.
@@ -76,9 +74,15 @@ type member struct {
 	good, failed time.Time
 }
 
+// acting: its config is in force, and it is probed, too.
+func (m *member) acting() bool { return m.acts && m.probed }
+
+// unrecovered: it isn't known to be healthy, nor vouched for, and should be.
+func (m *member) unrecovered() bool { return !m.excused && !m.healthy && !m.vouched }
+
 // NewFleet is a fleet without targets.
 func NewFleet(limits limit.Limits) *Fleet {
-	return &Fleet{limits: limits, members: map[TargetKey]*member{}, unhealthy: map[TargetKey]*member{}, votes: census{}, unrecovered: census{}, tenant: map[string]*tally{}, waiting: map[TargetKey]time.Time{}}
+	return &Fleet{limits: limits, members: map[TargetKey]*member{}, unhealthy: map[TargetKey]*member{}, votes: census{}, unrecovered: census{}, tenant: map[string]tally{}, waiting: map[TargetKey]time.Time{}}
 }
 
 // SetLimits takes over limits that changed. What is down stays down.
@@ -98,23 +102,57 @@ func (f *Fleet) HoldActsUntil(t time.Time) {
 }
 
 // Expect takes in a target of whose objects nothing is known yet. Until ObserveDown it counts as one that is scaled down:
-// a manager that takes over must not begin with a cap that is already used. It says whether the target is new.
-func (f *Fleet) Expect(t TargetKey) bool { return f.expect(t, false) }
-
-// ExpectTenant takes in a target of a tenant's config as Expect does. It gets places under the cap from its own share only.
-func (f *Fleet) ExpectTenant(t TargetKey) bool { return f.expect(t, true) }
-
-func (f *Fleet) expect(t TargetKey, tenant bool) bool {
+// a manager that takes over must not begin with a cap that is already used. One of a tenant's config gets places under the cap from
+// its own share only. It says whether the target is new.
+func (f *Fleet) Expect(t TargetKey, tenant bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.members[t] != nil {
 		return false
 	}
-	m := &member{namespace: t.Namespace, tenant: tenant}
+	m := &member{namespace: t.Namespace, tenant: tenant, unread: true}
 	f.members[t] = m
-	f.mark(m, &m.unread, unread, true)
-	f.weigh(m)
+	f.count(m, 1)
 	return true
+}
+
+// change has a member changed, and all that is counted follow. It gives the member, nil where there is none. It needs f.mu.
+func (f *Fleet) change(t TargetKey, by func(m *member)) *member {
+	m := f.members[t]
+	if m != nil {
+		f.count(m, -1)
+		by(m)
+		f.count(m, 1)
+	}
+	return m
+}
+
+// count adds a member to all that is counted, or takes it away.
+func (f *Fleet) count(m *member, by int) {
+	f.all.add(m, by)
+	if m.tenant {
+		f.tenants.add(m, by)
+		own := f.tenant[m.namespace]
+		own.add(m, by)
+		if f.tenant[m.namespace] = own; own == (tally{}) {
+			delete(f.tenant, m.namespace)
+		}
+	}
+	if m.acting() {
+		f.votes.add(m.namespace, by)
+	}
+	if m.unrecovered() {
+		f.unrecovered.add(m.namespace, by)
+	}
+}
+
+// census counts members by namespace.
+type census map[string]int
+
+func (c census) add(namespace string, by int) {
+	if c[namespace] += by; c[namespace] == 0 {
+		delete(c, namespace)
+	}
 }
 
 // Acts takes in whether a target's config is in force: admitted, and not only observing. Only then does the target count for
@@ -123,22 +161,9 @@ func (f *Fleet) expect(t TargetKey, tenant bool) bool {
 func (f *Fleet) Acts(t TargetKey, acts bool, now time.Time) (opened bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	m := f.members[t]
-	if m == nil || m.acts == acts {
-		return false
-	}
-	m.acts = acts
-	f.weigh(m)
-	return f.unhealthy[t] != nil && f.suspect(m, now)
-}
-
-// weigh keeps who counts for others. It needs f.mu.
-func (f *Fleet) weigh(m *member) {
-	voted, unrecovered := m.acting, m.unrecovered
-	f.mark(m, &m.acting, acting, m.acts && m.probed)
-	m.unrecovered = !m.excused && !m.healthy && !m.vouched
-	f.votes.move(m.namespace, voted, m.acting)
-	f.unrecovered.move(m.namespace, unrecovered, m.unrecovered)
+	before := false
+	m := f.change(t, func(m *member) { before, m.acts = m.acts, acts })
+	return m != nil && before != acts && f.unhealthy[t] != nil && f.suspect(m, now)
 }
 
 // Excuse takes in whether nobody expects a target to be healthy: it is hibernated, its config only observes or is being deleted, or its
@@ -146,38 +171,21 @@ func (f *Fleet) weigh(m *member) {
 func (f *Fleet) Excuse(t TargetKey, excused bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if m := f.members[t]; m != nil && m.excused != excused {
-		m.excused = excused
-		f.weigh(m)
-	}
-}
-
-// census counts members by namespace.
-type census map[string]int
-
-func (c census) move(namespace string, was, is bool) {
-	switch {
-	case is && !was:
-		c[namespace]++
-	case was && !is:
-		if c[namespace]--; c[namespace] == 0 {
-			delete(c, namespace)
-		}
-	}
+	f.change(t, func(m *member) { m.excused = excused })
 }
 
 // Observe takes in what a target's latest run added up to, and says whether the breaker opened or closed for it.
 func (f *Fleet) Observe(t TargetKey, s *State, now time.Time) (changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	m := f.members[t]
+	lostVouch := false
+	m := f.change(t, func(m *member) {
+		lostVouch = m.vouched && !s.Vouched
+		m.probed, m.healthy, m.vouched = true, s.Recovered, s.Vouched
+	})
 	if m == nil {
 		return false
 	}
-	f.mark(m, &m.probed, probed, true)
-	lostVouch := m.vouched && !s.Vouched
-	m.healthy, m.vouched = s.Recovered, s.Vouched
-	f.weigh(m)
 	m.watch(s)
 	switch {
 	case s.UnhealthySince.IsZero():
@@ -210,11 +218,7 @@ func (m *member) watch(s *State) {
 func (f *Fleet) ObserveDown(t TargetKey, down bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if m := f.members[t]; m != nil {
-		f.mark(m, &m.unread, unread, false)
-		f.mark(m, &m.down, isDown, down)
-		m.rising = m.rising && down
-	}
+	f.change(t, func(m *member) { m.unread, m.down, m.rising = false, down, m.rising && down })
 }
 
 // Unprobed takes in that a target isn't probed any more, or not now: it is hibernated, or its Secrets can't be used. What
@@ -222,13 +226,11 @@ func (f *Fleet) ObserveDown(t TargetKey, down bool) {
 func (f *Fleet) Unprobed(t TargetKey) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if m := f.members[t]; m != nil {
-		f.mark(m, &m.probed, probed, false)
-		m.healthy, m.vouched = false, false
-		f.weigh(m)
+	f.change(t, func(m *member) {
+		m.probed, m.healthy, m.vouched = false, false, false
 		m.good, m.failed = time.Time{}, time.Time{}
-		delete(f.unhealthy, t)
-	}
+	})
+	delete(f.unhealthy, t)
 }
 
 // Forget removes a target that is gone, with nothing down.
@@ -244,11 +246,7 @@ func (f *Fleet) forget(t TargetKey) {
 	if m == nil {
 		return
 	}
-	f.mark(m, &m.probed, probed, false)
-	m.excused = true // else it would be missed for good
-	f.weigh(m)
-	f.mark(m, &m.down, isDown, false)
-	f.mark(m, &m.unread, unread, false)
+	f.count(m, -1)
 	delete(f.members, t)
 	delete(f.unhealthy, t)
 	delete(f.waiting, t)

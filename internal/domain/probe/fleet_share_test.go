@@ -15,7 +15,7 @@ import (
 
 // joinTenant takes in a healthy target of a tenant's config.
 func joinTenant(f *probe.Fleet, t probe.TargetKey) {
-	f.ExpectTenant(t)
+	f.Expect(t, true)
 	f.Acts(t, true, start)
 	f.ObserveDown(t, false)
 	f.Observe(t, healthy(start), start)
@@ -87,7 +87,7 @@ func TestTenantsTogetherLeaveOthersTheirShare(t *testing.T) {
 func TestWhatIsntKnownOfATenantCountsForItAlone(t *testing.T) {
 	f := fleetOf(0)
 	all := tenants(f, 4, 5)
-	f.ExpectTenant(probe.TargetKey{Config: "new", Namespace: "tenant-a"})
+	f.Expect(probe.TargetKey{Config: "new", Namespace: "tenant-a"}, true)
 	if p := f.PermitDown(all[0][0], start); p.Allowed || p.Message != "0 of 5 targets of namespace tenant-a are scaled down, and its share of maxScaledDownTargets 20% is 1; of 1 it isn't known yet" {
 		t.Errorf("the tenant: %+v", p)
 	}

@@ -37,7 +37,7 @@ func fleetOf(n int) *probe.Fleet {
 
 // join takes in a healthy target of which nothing is down.
 func join(f *probe.Fleet, t probe.TargetKey, at time.Time) {
-	f.Expect(t)
+	f.Expect(t, false)
 	f.Acts(t, true, at)
 	f.ObserveDown(t, false)
 	f.Observe(t, healthy(at), at)
@@ -77,7 +77,7 @@ func TestTheCapOnTargetsThatAreDown(t *testing.T) {
 func TestTargetsThatWerentReadCountAsDown(t *testing.T) {
 	f := fleetOf(15)
 	for i := range 3 {
-		f.Expect(target("b", i))
+		f.Expect(target("b", i), false)
 	}
 	p := f.PermitDown(target("a", 0), start)
 	if p.Allowed || p.Reason != "TooManyScaledDown" || p.Message != "0 of 15 targets are scaled down, and maxScaledDownTargets 20% allows 3; of 3 it isn't known yet" {
@@ -282,7 +282,7 @@ func TestTheCapHoldsOverAnySequence(t *testing.T) {
 			at := target(rapid.SampledFrom([]string{"a", "b"}).Draw(t, "config"), rapid.IntRange(0, 14).Draw(t, "target"))
 			if _, joined := members[at]; !joined {
 				members[at] = true
-				f.Expect(at)
+				f.Expect(at, false)
 				f.Acts(at, true, now)
 				f.ObserveDown(at, false)
 			}

@@ -3,6 +3,7 @@ package probe_test
 import (
 	"container/heap"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -27,6 +28,7 @@ type cluster struct {
 	fleet   *probe.Fleet
 	targets []*probed
 	now     time.Time
+	random  *rand.Rand
 	// broken: no external path works, nor one to a witness, if there are any.
 	broken, witnesses bool
 	allowed           int
@@ -45,15 +47,15 @@ func (c *cluster) Pop() any      { return nil }
 
 // wave has 200 targets of four configs.
 func wave(interval func(i int) time.Duration) *cluster {
-	c := &cluster{fleet: probe.NewFleet(limit.Builtin()), now: start}
+	c := &cluster{fleet: probe.NewFleet(limit.Builtin()), now: start, random: rand.New(rand.NewPCG(1, 2))}
 	for i := range 200 {
 		config := &probe.Config{
 			UID: types.UID(fmt.Sprint("config-", i%4)), Interval: interval(i), Timeout: 5 * time.Second, Backoff: interval(i),
 			Thresholds: probe.Thresholds{Success: 1, Failure: 3}, Jitter: 0.2,
 		}
 		t := &probed{at: probe.TargetKey{Config: config.UID, Namespace: fmt.Sprint("shoot-", i)}, config: config}
-		t.state.NextRun = config.FirstRun(t.at.Namespace, start)
-		c.fleet.Expect(t.at)
+		t.state.NextRun = config.FirstRun(float64(i)/200, start)
+		c.fleet.Expect(t.at, false)
 		c.fleet.Acts(t.at, true, start)
 		c.fleet.ObserveDown(t.at, false)
 		c.targets = append(c.targets, t)
@@ -78,7 +80,7 @@ func (c *cluster) run(t *probed) {
 	if c.broken || t.dead {
 		external, ended = probe.Outcome{Class: probe.Timeout}, c.now.Add(t.config.Timeout)
 	}
-	t.state = t.state.After(t.config, probe.Run{Started: c.now, Ended: ended, Internal: probe.Outcome{Class: probe.OK}, External: &external, Witnessed: c.witnesses && t.dead && !c.broken}, t.at.Namespace)
+	t.state = t.state.After(t.config, probe.Run{Started: c.now, Ended: ended, Internal: probe.Outcome{Class: probe.OK}, External: &external, Witnessed: c.witnesses && t.dead && !c.broken, Spread: c.random.Float64()})
 	c.fleet.Observe(t.at, &t.state, c.now)
 	if _, open := c.fleet.Breaker(); open && c.opened.IsZero() {
 		c.opened = c.now

@@ -26,13 +26,6 @@ type Flow struct {
 	Passed map[Ref]time.Time
 }
 
-// Finding is an object that isn't as it should be, and why.
-type Finding struct {
-	Ref
-	Reason  Reason `json:"reason"`
-	Message string `json:"message"`
-}
-
 // Act is what is to be written to one object, under the preconditions of its Step.
 type Act struct {
 	Ref  Ref
@@ -114,7 +107,7 @@ func PlanScaling(in Scaling) Plan {
 	p.Own = len(p.Acts)
 	for i, ref := range in.Former {
 		s := in.giveBack(&p, ref, in.Objects[len(in.Config.Dependents)+i])
-		p.givesBack, p.stuck = p.givesBack || s.step != None, p.stuck || s.blocked
+		p.givesBack, p.stuck = p.givesBack || s.Step != None, p.stuck || s.blocked
 	}
 	if in.Withdrawn {
 		p.Done = p.Done && !p.givesBack && !p.stuck
@@ -180,8 +173,8 @@ func (in *Scaling) levels() []int {
 func (in *Scaling) findings(raised map[Ref]int32) []Finding {
 	var all []Finding
 	for i, d := range in.Config.Dependents {
-		if s := in.standing(i, raised); s.reason != "" {
-			all = append(all, Finding{Ref: d.Ref, Reason: s.reason, Message: s.message})
+		if s := in.verdict(i, raised); s.Reason != "" {
+			all = append(all, s.finding(d.Ref))
 		}
 	}
 	return all
@@ -192,7 +185,7 @@ func (in *Scaling) planLevel(p *Plan, level int) (busy bool) {
 	var open []int
 	for i, d := range in.Config.Dependents {
 		_, passed := p.Flow.Passed[d.Ref]
-		if in.place(i).Level == level && !passed && !in.standing(i, p.Flow.Raised).settled {
+		if in.place(i).Level == level && !passed && !in.verdict(i, p.Flow.Raised).settled {
 			open = append(open, i)
 		}
 	}
@@ -220,7 +213,7 @@ func (in *Scaling) planLevel(p *Plan, level int) (busy bool) {
 }
 
 func (in *Scaling) planObject(p *Plan, i int) {
-	ref, place, s := in.Config.Dependents[i].Ref, in.place(i), in.standing(i, p.Flow.Raised)
+	ref, place, s := in.Config.Dependents[i].Ref, in.place(i), in.verdict(i, p.Flow.Raised)
 	begin := p.Flow.Started.Add(place.Delay)
 	end := begin.Add(place.Timeout)
 	switch {
@@ -229,12 +222,12 @@ func (in *Scaling) planObject(p *Plan, i int) {
 	case !in.Now.Before(end):
 		p.Flow.Stopped = append(p.Flow.Stopped, Finding{Ref: ref, Reason: TimedOut,
 			Message: fmt.Sprintf("it is not scaled %s after %s; the levels after %d wait", in.Want, place.Timeout, place.Level)})
-	case s.step == None: // it takes its time, or can't be read just now
+	case s.Step == None: // it takes its time, or can't be read just now
 		p.lookAgain(end)
 	case in.Now.Before(begin):
 		p.lookAgain(begin)
 	default:
-		in.planAct(p, i, s.step)
+		in.planAct(p, i, s.Step)
 		p.lookAgain(end)
 	}
 }
@@ -247,7 +240,7 @@ func (in *Scaling) planAct(p *Plan, i int, step Step) {
 }
 
 // pass lets the others go on without an object. One that can't be read has its reason already.
-func (in *Scaling) pass(p *Plan, i int, s standing) {
+func (in *Scaling) pass(p *Plan, i int, s Verdict) {
 	if s.blocked {
 		p.Flow.Passed[in.Config.Dependents[i].Ref] = time.Time{}
 		return
@@ -269,8 +262,8 @@ func (in *Scaling) retry(p *Plan) {
 		if !passed {
 			continue
 		}
-		switch s := in.standing(i, p.Flow.Raised); {
-		case s.settled, s.step == None && !s.blocked:
+		switch s := in.verdict(i, p.Flow.Raised); {
+		case s.settled, s.Step == None && !s.blocked:
 			delete(p.Flow.Passed, d.Ref)
 			delete(p.Flow.Raised, d.Ref)
 		case s.blocked:
@@ -279,7 +272,7 @@ func (in *Scaling) retry(p *Plan) {
 				in.tellPassed(p, i)
 			}
 			if !tried.Equal(in.Tick) {
-				in.planAct(p, i, s.step)
+				in.planAct(p, i, s.Step)
 				p.Flow.Passed[d.Ref] = in.Tick
 			}
 		}
@@ -294,14 +287,6 @@ func (in *Scaling) act(ref Ref, o Object, step Step) Act {
 	return a
 }
 
-// downHolds is how long a decision to scale down is acted upon. Runs may be hours apart, and what holds a target back may let
-// go long after it.
-const downHolds = time.Minute
-
-// Confirmed says whether the run that Want is from is so late that replicas may be taken upon it. Else another must say the
-// same first.
-func (in *Scaling) Confirmed() bool { return in.Now.Sub(in.Tick) <= downHolds }
-
 // Harmful says whether replicas are taken.
 func (p *Plan) Harmful() bool {
 	return slices.ContainsFunc(p.Acts, func(a Act) bool { return a.Step == Take || a.Step == Lower })
@@ -309,47 +294,3 @@ func (p *Plan) Harmful() bool {
 
 // Hold leaves out all acts but those that are never held back: on objects that the config doesn't name.
 func (p *Plan) Hold() { p.Acts, p.Own = p.Acts[p.Own:], 0 }
-
-const (
-	// soonestLook and latestLook bound how soon a flow that isn't done is looked at: nothing tells that an object reached its
-	// scale.
-	soonestLook = 500 * time.Millisecond
-	latestLook  = 5 * time.Second
-	// stuckLook is how soon is looked again at what nothing can be done about here: someone must give a right, or take an
-	// annotation away.
-	stuckLook = 10 * time.Second
-)
-
-// NextLook is when to look again once a plan was carried out; zero when the next run will tell.
-func (p *Plan) NextLook(in *Scaling) time.Time {
-	waits := !p.Flow.StoppedAt.IsZero() || in.Want == Hold && !in.Withdrawn // for the next run
-	switch {
-	case p.givesBack:
-		return in.Now.Add(soonestLook)
-	case !waits && (p.Own > 0 || !p.Done && !p.Unread):
-		return p.Look(in.Now)
-	case p.Unread, p.stuck, len(p.Left) > 0:
-		return in.Now.Add(stuckLook)
-	}
-	return time.Time{}
-}
-
-// Look is when to look at a flow again that isn't done. The longer a level takes, the more seldom: when many targets wait at
-// once, most likely because the API server or its controllers are slow, they must not make these slower still.
-func (p *Plan) Look(now time.Time) time.Time {
-	pause := soonestLook
-	if !p.Flow.Started.IsZero() && len(p.Acts) == 0 {
-		pause = min(max(pause, now.Sub(p.Flow.Started)/2), latestLook)
-	}
-	at := now.Add(pause)
-	if !p.LookAgain.IsZero() && p.LookAgain.Before(at) {
-		return p.LookAgain
-	}
-	return at
-}
-
-func (p *Plan) lookAgain(at time.Time) {
-	if p.LookAgain.IsZero() || at.Before(p.LookAgain) {
-		p.LookAgain = at
-	}
-}

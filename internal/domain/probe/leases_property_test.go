@@ -71,7 +71,7 @@ func (g *grove) run(r probe.Run) {
 	if before := g.state.At; !before.IsZero() && (r.External == nil || r.External.Result() != probe.Success) {
 		g.unanswered += r.Ended.Sub(before)
 	}
-	g.state = g.state.After(g.config, r, "target")
+	g.state = g.state.After(g.config, r)
 	external := probe.Unknown
 	if r.External != nil {
 		external = r.External.Result()

@@ -134,7 +134,7 @@ func leaseRun(at time.Time, leases []probe.NodeLease) probe.Run {
 func leaseRuns(c *probe.Config, s probe.State, at time.Time, n int, leases []probe.NodeLease) (probe.State, time.Time, string) {
 	directions := ""
 	for range n {
-		s = s.After(c, leaseRun(at, leases), "target")
+		s = s.After(c, leaseRun(at, leases))
 		directions += string(s.Direction.String()[0])
 		at = at.Add(10 * time.Second)
 	}
@@ -187,7 +187,7 @@ func TestLeasesThatCannotBeListedAreAsTheyWere(t *testing.T) {
 			for range tt.want {
 				r := leaseRun(at, nil)
 				r.Unlisted.Class = tt.unlisted
-				s = s.After(c, r, "target")
+				s = s.After(c, r)
 				got += string(s.Direction.String()[0])
 				if s.LeasesHold(c) && (s.OuterHealthy(c) || tt.before != nil && !s.OuterUnhealthy(c)) {
 					t.Errorf("it is told to be better than it was: %+v", s)
@@ -208,11 +208,11 @@ func TestWhyLeasesCannotBeListedIsKept(t *testing.T) {
 	c := config(t, "nodeLeases: {}")
 	r := leaseRun(start, nil)
 	r.Unlisted = probe.Outcome{Class: probe.Forbidden, Detail: "x"}
-	s := probe.State{}.After(c, r, "target")
+	s := probe.State{}.After(c, r)
 	if s.LeasesUnreadable(c) || s.Unlisted != 1 || s.LastUnlisted.Detail != "x" {
 		t.Errorf("after one: %d, %+v", s.Unlisted, s.LastUnlisted)
 	}
-	s = s.After(c, leaseRun(start.Add(10*time.Second), aged(1, 1, 1)), "target")
+	s = s.After(c, leaseRun(start.Add(10*time.Second), aged(1, 1, 1)))
 	if s.Unlisted != 0 || s.LastUnlisted != (probe.Outcome{}) {
 		t.Errorf("after a list: %d, %+v", s.Unlisted, s.LastUnlisted)
 	}
@@ -229,7 +229,7 @@ func TestAListThatWaitsForOthersEndsNothing(t *testing.T) {
 		at = at.Add(10 * time.Second)
 		r := leaseRun(at, nil)
 		r.Unlisted = probe.Outcome{Class: probe.NotRun}
-		if s = s.After(c, r, "target"); s.Direction != probe.Hold || s.LeasesUnreadable(c) || !s.OuterUnhealthy(c) {
+		if s = s.After(c, r); s.Direction != probe.Hold || s.LeasesUnreadable(c) || !s.OuterUnhealthy(c) {
 			t.Fatalf("after %d runs without a place: %+v", i+1, s)
 		}
 	}
@@ -270,12 +270,12 @@ func TestWhileTheAPIServerIsDownNobodyCanRenew(t *testing.T) {
 	c := config(t, "nodeLeases: {}\nfailureThreshold: 1")
 	leases := aged(27, 27) // half the grace old, so they are watched
 	s, at, _ := leaseRuns(c, probe.State{}, start, 2, leases)
-	s = s.After(c, run(at, "Dial", ""), "target")
+	s = s.After(c, run(at, "Dial", ""))
 	for range 2 {
 		at = at.Add(10 * time.Second)
 		r := leaseRun(at, leases)
 		r.ServerTime = start.Add(time.Minute)
-		if s = s.After(c, r, "target"); s.Direction != probe.Hold {
+		if s = s.After(c, r); s.Direction != probe.Hold {
 			t.Errorf("%s: the nodes have only just got the chance", s.Direction)
 		}
 	}
@@ -351,7 +351,7 @@ func TestTimeWithoutTheExternalProbeIsNoTimeOfLeases(t *testing.T) {
 	c := config(t, "nodeLeases: {maxProtectionDuration: 100s}")
 	s, at, _ := leaseRuns(c, probe.State{}, start, 8, aged(60, 60, 60)) // 40 s are left
 	for range 10 {
-		s = s.After(c, run(at, "OK", "Timeout"), "target")
+		s = s.After(c, run(at, "OK", "Timeout"))
 		at = at.Add(10 * time.Second)
 	}
 	if _, _, got := leaseRuns(c, s, at, 10, nil); got != "hhhhhhhhhu" {
@@ -372,7 +372,7 @@ func TestAProtectionByLeasesEnds(t *testing.T) {
 				r.Leases = append(aged(), dead...)
 				r.Leases = append(r.Leases, probe.NodeLease{Node: "steady", Renewed: at})
 			}
-			s = s.After(c, r, "target")
+			s = s.After(c, r)
 			got += string(s.Direction.String()[0])
 			at = at.Add(10 * time.Second)
 		}
@@ -418,7 +418,7 @@ func TestAnOutageBeforeLeasesWereLookedAtIsNoTimeOfTheirs(t *testing.T) {
 	without, with := config(t, ""), config(t, "nodeLeases: {maxProtectionDuration: 100s}")
 	s, at := probe.State{}, start
 	for _, external := range []probe.Class{"OK", "Timeout", "Timeout", "Timeout", "Timeout", "Timeout", "Timeout", "OK", "OK"} {
-		s = s.After(without, run(at, "OK", external), "target")
+		s = s.After(without, run(at, "OK", external))
 		at = at.Add(time.Minute)
 	}
 	if _, _, got := leaseRuns(with, s, at, 10, aged(200, 200, 200)); strings.Contains(got, "d") {

@@ -73,34 +73,48 @@ const (
 	TimedOut         Reason = "TimedOut"
 )
 
-// standing is what an object needs in a direction.
-type standing struct {
-	step Step
+// Finding is an object that isn't as it should be, and why.
+type Finding struct {
+	Ref
+	Reason  Reason `json:"reason"`
+	Message string `json:"message"`
+}
+
+// Verdict is what the planner says that an object needs in a direction, once its level's turn comes.
+type Verdict struct {
+	// Step that would be written; None for nothing.
+	Step Step
+	// Reason and Message say what was found in its way; "" when nothing was, or there is nothing to do.
+	Reason  Reason
+	Message string
+
 	// settled: nothing is to be written, and it has the replicas that it is to have.
 	settled bool
 	// blocked: it isn't known what it needs. left: it keeps its record, and what was taken.
 	blocked, left bool
-	reason        Reason
-	message       string
 }
 
-var settled = standing{settled: true}
+func (s Verdict) finding(ref Ref) Finding {
+	return Finding{Ref: ref, Reason: s.Reason, Message: s.Message}
+}
 
-func needs(step Step) standing { return standing{step: step} }
+var settled = Verdict{settled: true}
 
-func alone(reason Reason, format string, args ...any) standing {
-	return standing{settled: true, reason: reason, message: fmt.Sprintf(format, args...)}
+func needs(step Step) Verdict { return Verdict{Step: step} }
+
+func alone(reason Reason, format string, args ...any) Verdict {
+	return Verdict{settled: true, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
 // kept is of an object that keeps its record.
-func kept(reason Reason, format string, args ...any) standing {
+func kept(reason Reason, format string, args ...any) Verdict {
 	s := alone(reason, format, args...)
 	s.left = true
 	return s
 }
 
 // common is what holds in both directions; ok is false when the direction matters.
-func (o *Object) common(c *Config) (s standing, ok bool) {
+func (o *Object) common(c *Config) (s Verdict, ok bool) {
 	ours := o.Record != nil && o.Record.Of(c)
 	switch {
 	case o.Missing, o.Deleting:
@@ -116,14 +130,14 @@ func (o *Object) common(c *Config) (s standing, ok bool) {
 	case o.Record != nil && !ours:
 		return alone(OwnedByAnother, "it is scaled down for ProbeConfig %s", o.Record.Policy), true
 	}
-	return standing{}, false
+	return Verdict{}, false
 }
 
 // unread says what is known of an object whose replicas aren't.
-func (o *Object) unread(ours bool) standing {
-	s := standing{blocked: true, reason: NotRead, message: o.Unread}
+func (o *Object) unread(ours bool) Verdict {
+	s := Verdict{blocked: true, Reason: NotRead, Message: o.Unread}
 	if ours {
-		s.message = fmt.Sprintf("%d replicas were taken from it: %s", o.Record.Replicas, o.Unread)
+		s.Message = fmt.Sprintf("%d replicas were taken from it: %s", o.Record.Replicas, o.Unread)
 	}
 	return s
 }
@@ -136,24 +150,24 @@ func (o *Object) Owes(c *Config) bool {
 	return !o.Missing && (o.Unseen || o.RecordError != "" || o.Record != nil && o.Record.Of(c))
 }
 
-// standing says what an object needs in the direction.
-func (in *Scaling) standing(i int, raised map[Ref]int32) standing {
+// verdict says what an object needs in the direction, of which some got back already what was taken.
+func (in *Scaling) verdict(i int, raised map[Ref]int32) Verdict {
 	if in.Want == Up {
-		return in.Objects[i].up(in.Config, raisedTo(raised, in.Config.Dependents[i].Ref))
+		return in.Objects[i].up(in.Config, raised[in.Config.Dependents[i].Ref])
 	}
 	return in.down(i)
 }
 
 // down says what an object needs to be scaled down, if people don't ask to leave it alone.
-func (in *Scaling) down(i int) standing {
+func (in *Scaling) down(i int) Verdict {
 	s := in.downUnheld(i)
-	if h := in.Objects[i].Hold; (s.step == Take || s.step == Lower) && h.Holds(in.Now, in.Server) {
+	if h := in.Objects[i].Hold; (s.Step == Take || s.Step == Lower) && h.Holds(in.Now, in.Server) {
 		return alone(HeldByAnnotation, "%s", h.Says(in.Now))
 	}
 	return s
 }
 
-func (in *Scaling) downUnheld(i int) standing {
+func (in *Scaling) downUnheld(i int) Verdict {
 	o := &in.Objects[i]
 	if o.Missing && !in.Config.Dependents[i].Optional {
 		return alone(DependentMissing, "there is no such object, and it is not optional")
@@ -170,14 +184,14 @@ func (in *Scaling) downUnheld(i int) standing {
 	case r == nil:
 		return needs(Take)
 	case o.Replicas == 0:
-		return standing{settled: o.Current == 0}
+		return Verdict{settled: o.Current == 0}
 	default:
 		return in.downAgain(o)
 	}
 }
 
 // downAgain says what an object with replicas needs that has a record.
-func (in *Scaling) downAgain(o *Object) standing {
+func (in *Scaling) downAgain(o *Object) Verdict {
 	switch r := o.Record; {
 	case !r.Since.Time.Equal(in.Episode): // left by an earlier protection that died between two writes
 		return needs(Take)
@@ -196,16 +210,8 @@ func (in *Scaling) downAgain(o *Object) standing {
 	}
 }
 
-// raisedTo is what an object got back in this flow; nil when it didn't.
-func raisedTo(raised map[Ref]int32, ref Ref) *int32 {
-	if back, ours := raised[ref]; ours {
-		return &back
-	}
-	return nil
-}
-
-// up says what an object needs to get back what was taken. Raised is what it got back in this flow, if it did.
-func (o *Object) up(c *Config, raised *int32) standing {
+// up says what an object needs to get back what was taken. Raised is what it got back in this flow, 0 if it didn't.
+func (o *Object) up(c *Config, raised int32) Verdict {
 	if o.Unread != "" && !o.Owes(c) { // nothing was ever taken from it
 		return settled
 	}
@@ -214,7 +220,7 @@ func (o *Object) up(c *Config, raised *int32) standing {
 	}
 	switch {
 	case o.Record == nil:
-		return standing{settled: raised == nil || o.Replicas != *raised || o.Current >= *raised}
+		return Verdict{settled: o.Replicas != raised || o.Current >= raised}
 	case o.Ignore:
 		return kept(AskedToIgnore, "it is annotated to be left alone; %d replicas were taken from it", o.Record.Replicas)
 	case o.Replicas != 0: // we died before the record was removed, or someone else scaled it
@@ -224,17 +230,5 @@ func (o *Object) up(c *Config, raised *int32) standing {
 	}
 }
 
-// Verdict is what the planner says of one object once its level's turn comes.
-type Verdict struct {
-	// Step that would be written; None for nothing.
-	Step Step
-	// Reason and Message say what was found in its way; "" when nothing was, or there is nothing to do.
-	Reason  Reason
-	Message string
-}
-
 // Verdict is on the i-th of the objects.
-func (in *Scaling) Verdict(i int) Verdict {
-	s := in.standing(i, nil)
-	return Verdict{Step: s.step, Reason: s.reason, Message: s.message}
-}
+func (in *Scaling) Verdict(i int) Verdict { return in.verdict(i, nil) }

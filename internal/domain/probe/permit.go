@@ -37,9 +37,7 @@ func (f *Fleet) PermitDown(t TargetKey, now time.Time) Permit {
 	defer f.mu.Unlock()
 	p := f.mayGoDown(t, now)
 	if p.Allowed {
-		m := f.members[t]
-		f.mark(m, &m.down, isDown, true)
-		m.rising = false
+		f.change(t, func(m *member) { m.down, m.rising = true, false })
 	}
 	return p
 }
@@ -138,33 +136,14 @@ func (f *Fleet) yields(t TargetKey, now time.Time) bool {
 // that isn't known.
 type tally struct{ probed, acting, down, unread int }
 
-func probed(t *tally) *int { return &t.probed }
-func acting(t *tally) *int { return &t.acting }
-func isDown(t *tally) *int { return &t.down }
-func unread(t *tally) *int { return &t.unread }
-
-// mark keeps a member's flag, and how many have it. It needs f.mu.
-func (f *Fleet) mark(m *member, flag *bool, count func(*tally) *int, holds bool) {
-	if *flag == holds {
-		return
-	}
-	*flag = holds
-	by := 1
-	if !holds {
-		by = -1
-	}
-	*count(&f.all) += by
-	if !m.tenant {
-		return
-	}
-	*count(&f.tenants) += by
-	own := f.tenant[m.namespace]
-	if own == nil {
-		own = &tally{}
-		f.tenant[m.namespace] = own
-	}
-	if *count(own) += by; *own == (tally{}) {
-		delete(f.tenant, m.namespace)
+func (t *tally) add(m *member, by int) {
+	for _, c := range []struct {
+		counts bool
+		of     *int
+	}{{m.probed, &t.probed}, {m.acting(), &t.acting}, {m.down, &t.down}, {m.unread, &t.unread}} {
+		if c.counts {
+			*c.of += by
+		}
 	}
 }
 
@@ -182,9 +161,6 @@ func (f *Fleet) full(m *member) string {
 		return ""
 	}
 	own := f.tenant[m.namespace]
-	if own == nil {
-		own = &tally{}
-	}
 	if share := max(1, part(most, own.acting, f.all.acting)); own.taken(m) >= share {
 		return own.says(m, fmt.Sprintf("%d of %d targets of namespace %s are scaled down, and its share of maxScaledDownTargets %s is %d", own.down, own.acting, m.namespace, limit, share))
 	}

@@ -1,35 +1,28 @@
 package probe
 
-import (
-	"encoding/binary"
-	"hash/fnv"
-	"math"
-	"time"
-)
+import "time"
 
-const (
-	// longestRetryAfter bounds what a server may ask for: an answer of "a day" would end probing for good.
-	longestRetryAfter = 5 * time.Minute
-)
+// longestRetryAfter bounds what a server may ask for: an answer of "a day" would end probing for good.
+const longestRetryAfter = 5 * time.Minute
 
 // FirstRun is when a target is probed for the first time: after the initial delay, spread over one interval, so that a
-// restart isn't a thundering herd. Seed is the target's.
-func (c *Config) FirstRun(seed string, now time.Time) time.Time {
-	return now.Add(c.InitialDelay + time.Duration(unit(seed, 0)*float64(c.Interval)))
+// restart isn't a thundering herd. Spread is from 0 to 1, and another one for each target.
+func (c *Config) FirstRun(spread float64, now time.Time) time.Time {
+	return now.Add(c.InitialDelay + time.Duration(spread*float64(c.Interval)))
 }
 
 // next is when the run after this one begins.
-func (c *Config) next(s *State, r Run, seed string) time.Time {
-	pause := c.jittered(c.Interval, seed, s.Runs)
+func (c *Config) next(s *State, r Run) time.Time {
+	pause := c.Interval
 	if s.Internal.Unhealthy(c.Thresholds) {
-		pause = max(pause, c.jittered(c.Backoff, seed, s.Runs))
+		pause = max(pause, c.Backoff)
 	}
-	next := r.Started.Add(pause)
+	next := r.Started.Add(c.jittered(pause, r))
 	for _, o := range r.outcomes() {
 		if o.Class != TooManyRequests {
 			continue
 		}
-		wait := c.jittered(c.Backoff, seed, s.Runs)
+		wait := c.jittered(c.Backoff, r)
 		if o.RetryAfter > 0 {
 			wait = min(o.RetryAfter, longestRetryAfter)
 		}
@@ -44,18 +37,58 @@ func (c *Config) next(s *State, r Run, seed string) time.Time {
 }
 
 // jittered is a duration made longer by up to the config's jitter.
-func (c *Config) jittered(d time.Duration, seed string, run uint64) time.Duration {
-	return d + time.Duration(unit(seed, run+1)*c.Jitter*float64(d))
+func (c *Config) jittered(d time.Duration, r Run) time.Duration {
+	return d + time.Duration(r.Spread*c.Jitter*float64(d))
 }
 
-// unit is a number from 0 to less than 1 that follows from its arguments alone.
-func unit(seed string, run uint64) float64 {
-	h := fnv.New64a()
-	h.Write([]byte(seed))
-	h.Write(binary.LittleEndian.AppendUint64(nil, run))
-	x := h.Sum64()
-	x ^= x >> 33 // FNV's high bits hardly change with the last byte
-	x *= 0xff51afd7ed558ccd
-	x ^= x >> 33
-	return float64(x>>11) / math.Exp2(53)
+// downHolds is how long a decision to scale down is acted upon. Runs may be hours apart, and what holds a target back may let
+// go long after it.
+const downHolds = time.Minute
+
+// Confirmed says whether the run that Want is from is so late that replicas may be taken upon it. Else another must say the
+// same first.
+func (in *Scaling) Confirmed() bool { return in.Now.Sub(in.Tick) <= downHolds }
+
+const (
+	// soonestLook and latestLook bound how soon a flow that isn't done is looked at: nothing tells that an object reached its
+	// scale.
+	soonestLook = 500 * time.Millisecond
+	latestLook  = 5 * time.Second
+	// stuckLook is how soon is looked again at what nothing can be done about here: someone must give a right, or take an
+	// annotation away.
+	stuckLook = 10 * time.Second
+)
+
+// NextLook is when to look again once a plan was carried out; zero when the next run will tell.
+func (p *Plan) NextLook(in *Scaling) time.Time {
+	waits := !p.Flow.StoppedAt.IsZero() || in.Want == Hold && !in.Withdrawn // for the next run
+	switch {
+	case p.givesBack:
+		return in.Now.Add(soonestLook)
+	case !waits && (p.Own > 0 || !p.Done && !p.Unread):
+		return p.Look(in.Now)
+	case p.Unread, p.stuck, len(p.Left) > 0:
+		return in.Now.Add(stuckLook)
+	}
+	return time.Time{}
+}
+
+// Look is when to look at a flow again that isn't done. The longer a level takes, the more seldom: when many targets wait at
+// once, most likely because the API server or its controllers are slow, they must not make these slower still.
+func (p *Plan) Look(now time.Time) time.Time {
+	pause := soonestLook
+	if !p.Flow.Started.IsZero() && len(p.Acts) == 0 {
+		pause = min(max(pause, now.Sub(p.Flow.Started)/2), latestLook)
+	}
+	at := now.Add(pause)
+	if !p.LookAgain.IsZero() && p.LookAgain.Before(at) {
+		return p.LookAgain
+	}
+	return at
+}
+
+func (p *Plan) lookAgain(at time.Time) {
+	if p.LookAgain.IsZero() || at.Before(p.LookAgain) {
+		p.LookAgain = at
+	}
 }

@@ -20,6 +20,8 @@ type Run struct {
 	Unlisted Outcome
 	// ServerTime is the API server's clock at Ended, which leases are judged by.
 	ServerTime time.Time
+	// Spread, by chance from 0 to 1, is how much of the config's jitter the pause after the run gets.
+	Spread float64
 }
 
 // GoesOn says whether a run goes on to the next probe: only after a success of its own.
@@ -71,9 +73,6 @@ type State struct {
 	// Vouched: the external probe is unhealthy, and each of the failures that make it so was witnessed. Recovered: both sides are healthy.
 	// Both are of the present: neither holds once a probe has had no result that counts for long.
 	Vouched, Recovered bool
-	// Runs counts the runs.
-	Runs uint64
-
 	// witnessed counts the failures of the external probe in a row that were, up to the latest.
 	witnessed int
 
@@ -82,10 +81,9 @@ type State struct {
 	unanswered time.Duration
 }
 
-// After gives the state after a run. Seed spreads targets' runs; it is the target's own and doesn't change.
-func (s State) After(c *Config, r Run, seed string) State {
+// After gives the state after a run.
+func (s State) After(c *Config, r Run) State {
 	now := r.Ended
-	s.Runs++
 	s.wait(r)
 	s.Internal = s.Internal.After(r.Internal, c.Thresholds, now)
 	if s.Internal.Unhealthy(c.Thresholds) { // the API server itself is down: what its outer side counted says nothing
@@ -103,7 +101,7 @@ func (s State) After(c *Config, r Run, seed string) State {
 	present := s.ExternalUndetermined(c).IsZero()
 	s.Vouched = present && s.External.Unhealthy(c.Thresholds) && s.witnessed >= c.Thresholds.Failure
 	s.Recovered = present && !s.HealthySince.IsZero()
-	s.NextRun = c.next(&s, r, seed)
+	s.NextRun = c.next(&s, r)
 	s.Direction = s.direct(c, outer, now)
 	// One more run, with its time-outs and the witnesses', may come late before the decision is stale.
 	s.Until = s.NextRun.Add(c.Interval + 2*c.Timeout + WitnessTimeout)

@@ -1,7 +1,6 @@
 package probe_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -24,7 +23,7 @@ func times(n int, p pair) []pair {
 func after(c *probe.Config, s probe.State, at time.Time, pairs ...[]pair) (probe.State, time.Time) {
 	for _, some := range pairs {
 		for _, p := range some {
-			s = s.After(c, run(at, p.internal, p.external), "target")
+			s = s.After(c, run(at, p.internal, p.external))
 			at = at.Add(10 * time.Second)
 		}
 	}
@@ -102,7 +101,7 @@ func TestWhenToProbeAgain(t *testing.T) {
 			c := config(t, "backoffJitterFactor: 0")
 			s, at := after(c, probe.State{}, start, tt.before)
 			r := probe.Run{Started: at, Ended: at.Add(tt.took), Internal: tt.internal}
-			s = s.After(c, r, "target")
+			s = s.After(c, r)
 			if got := s.NextRun.Sub(at); got != tt.want {
 				t.Errorf("after %s, want %s", got, tt.want)
 			}
@@ -116,12 +115,13 @@ func TestJitterSpreadsRuns(t *testing.T) {
 	var sum time.Duration
 	const targets = 1000
 	for i := range targets {
-		seed := fmt.Sprint("target-", i)
-		at := c.FirstRun(seed, start)
-		if at.Before(start.Add(30*time.Second)) || !at.Before(start.Add(40*time.Second)) || !at.Equal(c.FirstRun(seed, start)) {
-			t.Fatalf("the first run is at %s, want the same one each time in the interval after initialDelay", at)
+		r := run(start, "OK", "OK")
+		r.Spread = float64(i) / targets
+		at := c.FirstRun(r.Spread, start)
+		if at.Before(start.Add(30*time.Second)) || !at.Before(start.Add(40*time.Second)) {
+			t.Fatalf("the first run is at %s, want it in the interval after initialDelay", at)
 		}
-		s := probe.State{}.After(c, run(start, "OK", "OK"), seed)
+		s := probe.State{}.After(c, r)
 		pause := s.NextRun.Sub(start)
 		if pause < 10*time.Second || pause > 15*time.Second {
 			t.Fatalf("the next run is after %s, want from 10s to 15s", pause)
@@ -151,7 +151,7 @@ func TestAnySequenceOfRuns(t *testing.T) {
 		for range rapid.IntRange(0, 60).Draw(t, "runs") {
 			r := run(now, rapid.SampledFrom(classes).Draw(t, "internal"), rapid.SampledFrom(classes).Draw(t, "external"))
 			before := s
-			s = s.After(c, r, "target")
+			s = s.After(c, r)
 			switch {
 			case r.External == nil:
 				if r.Internal.Result() != probe.Failure {

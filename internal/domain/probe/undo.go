@@ -27,7 +27,7 @@ func (in *Scaling) withdraw() Plan {
 	p := Plan{Done: true, Flow: Flow{Direction: Up, Raised: map[Ref]int32{}}}
 	for i, d := range in.Config.Dependents {
 		s := in.giveBack(&p, d.Ref, in.Objects[i])
-		p.Done = p.Done && !s.blocked && s.step == None
+		p.Done = p.Done && !s.blocked && s.Step == None
 	}
 	p.Unread = !p.Done && len(p.Acts) == 0
 	slices.SortFunc(p.Acts, func(a, b Act) int { return cmp.Compare(a.Ref.String(), b.Ref.String()) })
@@ -35,19 +35,19 @@ func (in *Scaling) withdraw() Plan {
 }
 
 // giveBack plans to give back at once what was taken from an object.
-func (in *Scaling) giveBack(p *Plan, ref Ref, o Object) standing {
-	s := o.up(in.Config, nil)
-	if s.step == Raise && in.Hibernated {
-		s.step = Release
+func (in *Scaling) giveBack(p *Plan, ref Ref, o Object) Verdict {
+	s := o.up(in.Config, 0)
+	if s.Step == Raise && in.Hibernated {
+		s.Step = Release
 	}
-	if s.step != None {
-		p.Acts = append(p.Acts, in.act(ref, o, s.step))
+	if s.Step != None {
+		p.Acts = append(p.Acts, in.act(ref, o, s.Step))
 	}
-	if s.reason != "" {
-		p.Findings = append(p.Findings, Finding{Ref: ref, Reason: s.reason, Message: s.message})
+	if s.Reason != "" {
+		p.Findings = append(p.Findings, s.finding(ref))
 	}
 	if s.left {
-		p.Left = append(p.Left, Finding{Ref: ref, Reason: s.reason, Message: s.message})
+		p.Left = append(p.Left, s.finding(ref))
 	}
 	return s
 }

@@ -71,7 +71,7 @@ func TestEachFailureOfTheRowIsWitnessed(t *testing.T) {
 	at, s := start, probe.State{}
 	run := func(class probe.Class, witnessed bool) {
 		at = at.Add(10 * time.Second)
-		s = s.After(c, probe.Run{Started: at, Ended: at, Internal: probe.Outcome{Class: probe.OK}, External: &probe.Outcome{Class: class}, Witnessed: witnessed}, "x")
+		s = s.After(c, probe.Run{Started: at, Ended: at, Internal: probe.Outcome{Class: probe.OK}, External: &probe.Outcome{Class: class}, Witnessed: witnessed})
 	}
 	for i, step := range []struct {
 		class     probe.Class
@@ -89,9 +89,9 @@ func TestEachFailureOfTheRowIsWitnessed(t *testing.T) {
 			t.Fatalf("step %d, %s: vouched for: %t", i, step.class, s.Vouched)
 		}
 	}
-	s = s.After(c, probe.Run{Ended: at, Internal: probe.Outcome{Class: probe.Dial}}, "x")
+	s = s.After(c, probe.Run{Ended: at, Internal: probe.Outcome{Class: probe.Dial}})
 	for range 2 {
-		s = s.After(c, probe.Run{Ended: at, Internal: probe.Outcome{Class: probe.Dial}}, "x")
+		s = s.After(c, probe.Run{Ended: at, Internal: probe.Outcome{Class: probe.Dial}})
 	}
 	if s.Vouched {
 		t.Error("the API server itself is down, and witnesses vouch for what was seen outside")
@@ -158,7 +158,7 @@ func TestTheBreakerClosesOnceMostAreHealthyAgain(t *testing.T) {
 func TestARestoredBreakerStaysWhileMostAreUnknown(t *testing.T) {
 	f := probe.NewFleet(limit.Builtin())
 	for i := range 20 {
-		f.Expect(target("a", i))
+		f.Expect(target("a", i), false)
 	}
 	f.FollowBreaker(&limit.Opening{ID: "x", OpenedAt: start})
 	for i := range 18 {
@@ -258,7 +258,7 @@ func TestWhatCountsNothingForLongIsNeitherVouchedForNorRecovered(t *testing.T) {
 		at, s := start, probe.State{}
 		run := func(internal, external probe.Class) {
 			at = at.Add(10 * time.Second)
-			s = s.After(c, probe.Run{Started: at, Ended: at, Internal: probe.Outcome{Class: internal}, External: &probe.Outcome{Class: external}, Witnessed: true}, "x")
+			s = s.After(c, probe.Run{Started: at, Ended: at, Internal: probe.Outcome{Class: internal}, External: &probe.Outcome{Class: external}, Witnessed: true})
 		}
 		for range 3 {
 			run(probe.OK, first)
