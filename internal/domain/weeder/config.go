@@ -7,10 +7,8 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/sample"
@@ -200,64 +198,33 @@ func TermsOf(wc *v1alpha1.WeederConfig, ownNamespace string) Terms {
 }
 
 func (t *Terms) judge(where string, s *v1alpha1.LabelSelector) {
-	if _, err := s.AsSelector(); err != nil {
+	selector, err := s.AsSelector()
+	if err != nil {
 		sample.Once(&t.InvalidSelectors, where+": "+strings.Join(strings.Fields(err.Error()), " "))
 		return
 	}
-	if key := contradiction(s); key != "" {
+	if key := contradiction(selector); key != "" {
 		sample.Once(&t.ContradictorySelectors, where+": "+key)
 	}
 }
 
-// demand is what a selector asks of one label.
-type demand struct {
-	present, absent bool
-	// among are the values that it must be one of, nil for any; not are those that it must not have.
-	among, not sets.Set[string]
-}
-
 // contradiction is the first key of which a selector asks what no object can have; "" when there is none.
-func contradiction(s *v1alpha1.LabelSelector) string {
-	demands := map[string]*demand{}
-	of := func(key string) *demand {
-		if demands[key] == nil {
-			demands[key] = &demand{not: sets.New[string]()}
-		}
-		return demands[key]
+func contradiction(selector labels.Selector) string {
+	byKey := map[string]labels.Requirements{}
+	all, _ := selector.Requirements()
+	for _, r := range all {
+		byKey[r.Key()] = append(byKey[r.Key()], r)
 	}
-	for key, value := range s.MatchLabels {
-		of(key).beAmong(value)
-	}
-	for _, r := range s.MatchExpressions {
-		d := of(r.Key)
-		switch r.Operator {
-		case metav1.LabelSelectorOpIn:
-			d.beAmong(r.Values...)
-		case metav1.LabelSelectorOpNotIn:
-			d.not.Insert(r.Values...)
-		case metav1.LabelSelectorOpExists:
-			d.present = true
-		case metav1.LabelSelectorOpDoesNotExist:
-			d.absent = true
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(demands)) {
-		if demands[key].impossible() {
+	for _, key := range slices.Sorted(maps.Keys(byKey)) {
+		one := labels.NewSelector().Add(byKey[key]...)
+		has := func(value string) bool { return one.Matches(labels.Set{key: value}) }
+		named := slices.ContainsFunc(byKey[key], func(r labels.Requirement) bool { return slices.ContainsFunc(r.ValuesUnsorted(), has) })
+		if !named && !has(otherValue) && !one.Matches(labels.Set{}) {
 			return key
 		}
 	}
 	return ""
 }
 
-func (d *demand) beAmong(values ...string) {
-	d.present = true
-	if d.among == nil {
-		d.among = sets.New(values...)
-		return
-	}
-	d.among = d.among.Intersection(sets.New(values...))
-}
-
-func (d *demand) impossible() bool {
-	return d.present && d.absent || d.among != nil && d.among.Difference(d.not).Len() == 0
-}
+// otherValue stands for all values that a selector doesn't name: no label can have it.
+const otherValue = "/"
