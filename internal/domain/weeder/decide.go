@@ -78,18 +78,17 @@ func (s *State) openings(p *podState, at Moment) (openings []Opening) {
 		}
 	}
 	slices.SortFunc(windows, compareWindows)
-	acting := s.acting(p.Namespace)
 	for _, w := range windows {
-		openings = append(openings, s.opening(p, w, acting))
+		openings = append(openings, s.opening(p, w))
 	}
 	return openings
 }
 
-// opening is a window as it is to a pod, while these configs act in its namespace.
-func (s *State) opening(p *podState, w *window, acting []*matcher) Opening {
+// opening is a window as it is to a pod.
+func (s *State) opening(p *podState, w *window) Opening {
 	return Opening{
 		Config: w.of.Config, State: w.of.state, Window: w.Window, Backing: s.services[w.key()].backs(p.Pod),
-		Cycle: s.cycle(p, w.Service, acting),
+		Cycle: s.acting().cycle(p, w.Service),
 	}
 }
 
@@ -146,7 +145,7 @@ func (s *State) Revalidate(plan Plan, at Moment) string {
 	if !s.log.fits(decided.record, in.Limit, at.Now) {
 		in.FreeAt = at.Now.Add(pace)
 	}
-	return in.first(s.opening(p, decided.window, s.acting(p.Namespace)), in.excluded, in.held, in.permitted, in.distrusted, in.limited).Message
+	return in.first(s.opening(p, decided.window), in.excluded, in.held, in.permitted, in.distrusted, in.limited).Message
 }
 
 // Confirm says that the API server has just taken the deletion of the pod with this UID. No other follows for that pod.
