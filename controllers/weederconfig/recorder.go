@@ -121,12 +121,11 @@ func (r *DeletionRecorder) replace(ctx context.Context, d *weeder.Deletion, b *b
 	if !r.leads() { // asked after that state was known
 		return errNotLeading
 	}
-	sum, ok := r.Observer.weeder().Recorded(d.Config, r.Observer.moment())
+	st, ok := r.Observer.weeder().Recorded(d.Config, r.Observer.moment())
 	if !ok {
 		return errors.New("it is gone")
 	}
-	st := v1alpha1.WeederConfigStatus{Services: services}
-	recount(&st, sum)
+	st.Services = services
 	wc := about(v1alpha1.GroupVersion.WithKind(kindWeederConfig))
 	wc.Namespace, wc.Name, wc.UID, wc.ResourceVersion = d.Key.Namespace, d.Key.Name, d.Config, b.version
 	err := kube.MergeStatus(ctx, r.Client, wc, st) // what is empty stays as it was, which can only forbid

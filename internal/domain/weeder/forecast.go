@@ -127,7 +127,7 @@ type forecaster struct {
 	Forecast
 	known  *State
 	config *configState
-	claims claims // of the config
+	claims claims       // of the config
 	stored *configState // nil when none of its name is stored
 	at     Moment
 	// state of the config for the items; nil leaves them out.
