@@ -221,39 +221,31 @@ func (s *State) Refuse(plan Plan, message string, at Moment) (again time.Time) {
 }
 
 // queue is the order in which pods wait for the cluster-wide limit: who came first goes first.
-type queue struct {
-	order []*podState // by place
-	last  uint64
-}
+type queue []*podState
 
 // ahead is how many wait before the pod; all, for one that doesn't wait yet.
-func (q *queue) ahead(p *podState) int {
-	if p.place == 0 {
-		return len(q.order)
+func (q queue) ahead(p *podState) int {
+	if i := slices.Index(q, p); i >= 0 {
+		return i
 	}
-	i, _ := slices.BinarySearchFunc(q.order, p.place, func(o *podState, place uint64) int { return cmp.Compare(o.place, place) })
-	return i
+	return len(q)
 }
 
 func (q *queue) enter(p *podState) {
-	if p.place == 0 {
-		q.last++
-		p.place = q.last
-		q.order = append(q.order, p)
+	if !slices.Contains(*q, p) {
+		*q = append(*q, p)
 	}
 }
 
 func (q *queue) leave(p *podState) {
-	if p.place != 0 {
-		i := q.ahead(p)
-		q.order = slices.Delete(q.order, i, i+1)
-		p.place = 0
+	if i := slices.Index(*q, p); i >= 0 {
+		*q = slices.Delete(*q, i, i+1)
 	}
 }
 
 // heads are the first to go.
-func (q *queue) heads(most int) (pods []types.NamespacedName) {
-	for _, p := range q.order[:min(most, len(q.order))] {
+func (q queue) heads(most int) (pods []types.NamespacedName) {
+	for _, p := range q[:min(most, len(q))] {
 		pods = append(pods, p.Key())
 	}
 	return pods
