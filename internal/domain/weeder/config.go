@@ -1,6 +1,7 @@
 package weeder
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -60,16 +61,13 @@ func NewConfig(wc *v1alpha1.WeederConfig, ownNamespace string) (*Config, error) 
 		Services: map[string][]labels.Selector{}, AllReady: spec.ReadyPolicy == v1alpha1.AllReady,
 		IncludeInit: spec.IncludeInitContainers == nil || *spec.IncludeInitContainers,
 		Evict:       spec.Deletion == v1alpha1.Evict, Observe: spec.Mode == v1alpha1.Observe,
-		MaxDeletions: defaultMaxDeletions, MaxRepeats: defaultMaxRepeats, Account: defaultAccount, stored: wc.Status,
+		MaxDeletions: defaultMaxDeletions, MaxRepeats: defaultMaxRepeats, Account: accountOf(spec), stored: wc.Status,
 	}
 	if spec.MaxDeletionsPerWatch != nil {
 		c.MaxDeletions = int(*spec.MaxDeletionsPerWatch)
 	}
 	if spec.MaxRepeatsPerOwner != nil {
 		c.MaxRepeats = int(*spec.MaxRepeatsPerOwner)
-	}
-	if spec.ServiceAccountName != "" {
-		c.Account = spec.ServiceAccountName
 	}
 	if err := c.readServices(spec.ServicesAndDependantSelectors); err != nil {
 		return nil, err
@@ -78,6 +76,10 @@ func NewConfig(wc *v1alpha1.WeederConfig, ownNamespace string) (*Config, error) 
 		return nil, err
 	}
 	return c, c.readDurations(spec)
+}
+
+func accountOf(spec *v1alpha1.WeederConfigSpec) string {
+	return cmp.Or(spec.ServiceAccountName, defaultAccount)
 }
 
 // WithStatus is the same config with another status, which it shares: most news of a config tell of its status only, and
@@ -179,10 +181,7 @@ type Terms struct {
 
 // TermsOf reads a config's terms.
 func TermsOf(wc *v1alpha1.WeederConfig, ownNamespace string) Terms {
-	t := Terms{Tenant: ownNamespace == "" || wc.Namespace != ownNamespace, OwnNamespace: ownNamespace, Account: wc.Spec.ServiceAccountName}
-	if t.Account == "" {
-		t.Account = defaultAccount
-	}
+	t := Terms{Tenant: ownNamespace == "" || wc.Namespace != ownNamespace, OwnNamespace: ownNamespace, Account: accountOf(&wc.Spec)}
 	for _, service := range slices.Sorted(maps.Keys(wc.Spec.ServicesAndDependantSelectors)) {
 		for i, s := range wc.Spec.ServicesAndDependantSelectors[service].PodSelectors {
 			t.judge(fmt.Sprintf("podSelectors[%d] of %s", i, service), &s)
