@@ -93,7 +93,7 @@ func (g *Generations) CheckAll(ctx context.Context, kind schema.GroupVersionKind
 	asked := g.Clock.Now()
 	left, list := g.unconfirmed(admitted, asked)
 	for list && ctx.Err() == nil {
-		_, _ = g.once(ctx, "", func(ctx context.Context) any { return g.readAll(ctx, kind) }) // what it lacks is asked for by itself
+		_, _ = g.once(ctx, "", func(ctx context.Context) any { g.readAll(ctx, kind); return nil }) // what it lacks is asked for by itself
 		left, list = g.unconfirmed(admitted, asked)
 	}
 	var mu sync.Mutex
@@ -227,12 +227,13 @@ func (r *reading) confirms(kind schema.GroupVersionKind, of Admission) error {
 }
 
 // readAll reads page by page. All are of the moment of the first one, which is after the list began: what was read before one fails is true as well.
-func (g *Generations) readAll(ctx context.Context, kind schema.GroupVersionKind) (err error) {
-	began, pages, next := g.Clock.Now(), 0, ""
+func (g *Generations) readAll(ctx context.Context, kind schema.GroupVersionKind) {
+	began, failed, pages, next := g.Clock.Now(), time.Time{}, 0, ""
 	for pages == 0 || next != "" && pages < mostPages {
 		var page metav1.PartialObjectMetadataList
 		page.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		if err = g.Reader.List(ctx, &page, client.Limit(pageSize), client.Continue(next)); err != nil {
+		if err := g.Reader.List(ctx, &page, client.Limit(pageSize), client.Continue(next)); err != nil {
+			failed = g.Clock.Now()
 			break
 		}
 		for i := range page.Items {
@@ -243,11 +244,7 @@ func (g *Generations) readAll(ctx context.Context, kind schema.GroupVersionKind)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.listed, g.pages, g.failed = began, pages, time.Time{}
-	if err != nil {
-		g.failed = g.Clock.Now()
-	}
-	return err
+	g.listed, g.pages, g.failed = began, pages, failed
 }
 
 // learn keeps what the API server said when it was asked at some time, and now and then drops what nobody asked for lately.
