@@ -99,11 +99,8 @@ func (c *Collection[T]) Synced() error {
 // Start follows until ctx ends. Without the kind's CRD it waits for it.
 func (c *Collection[T]) Start(ctx context.Context) error {
 	c.make()
-	if err := c.await(ctx); err != nil {
+	if there, err := c.await(ctx); err != nil || !there {
 		return err
-	}
-	if ctx.Err() != nil {
-		return nil
 	}
 	return NewWatches(c.Cache).Run(ctx, c.follow, On(client.Object(c.Kind), c.seen, c.gone))
 }
@@ -139,8 +136,8 @@ func (c *Collection[T]) follow(ctx context.Context) error {
 	}
 }
 
-// await waits for the kind, or until ctx ends.
-func (c *Collection[T]) await(ctx context.Context) (err error) {
+// await waits for the kind; it isn't there when ctx ends before.
+func (c *Collection[T]) await(ctx context.Context) (there bool, err error) {
 	waiting := false
 	_ = wait.PollUntilContextCancel(ctx, lookForKind, true, func(ctx context.Context) (bool, error) {
 		if _, err = c.Cache.GetInformer(ctx, c.Kind); !meta.IsNoMatchError(err) {
@@ -153,10 +150,13 @@ func (c *Collection[T]) await(ctx context.Context) (err error) {
 		}
 		return false, nil
 	})
-	if err != nil && ctx.Err() == nil {
-		return fmt.Errorf("watch %T: %w", c.Kind, err)
+	if ctx.Err() != nil {
+		return false, nil
 	}
-	return nil
+	if err != nil {
+		return false, fmt.Errorf("watch %T: %w", c.Kind, err)
+	}
+	return true, nil
 }
 
 func (c *Collection[T]) listed() {
