@@ -57,7 +57,7 @@ func countAct(d *weeder.Deletion, result string) {
 }
 
 func gaugeStates(key types.NamespacedName, sum weeder.Summary, limited bool) {
-	windowsGauge.WithLabelValues(key.Namespace, key.Name).Set(float64(sum.Active))
+	windowsGauge.WithLabelValues(key.Namespace, key.Name).Set(float64(sum.ActiveWindows))
 	heldGauge.DeletePartialMatch(policyLabels(key)) // else a reason that is over would stay
 	for reason, held := range sum.Held {
 		heldGauge.WithLabelValues(key.Namespace, key.Name, string(reason)).Set(float64(held.Pods))

@@ -62,8 +62,8 @@ func TestWhatTheMetricsShow(t *testing.T) {
 	w.clock.Step(30 * time.Millisecond)
 	w.Report.deleted(w.decided(t, crashing("api-1")), w.clock.Now())
 	key := types.NamespacedName{Namespace: ownNamespace, Name: "wc"}
-	gaugeStates(key, weeder.Summary{Active: 2, Held: map[weeder.Reason]weeder.HoldCount{"Cooldown": {Pods: 3}}}, false)
-	gaugeStates(key, weeder.Summary{Active: 1, Held: map[weeder.Reason]weeder.HoldCount{"Paused": {Pods: 1}}}, true)
+	gaugeStates(key, weeder.Summary{WeederConfigStatus: v1alpha1.WeederConfigStatus{ActiveWindows: 2}, Held: map[weeder.Reason]weeder.HoldCount{"Cooldown": {Pods: 3}}}, false)
+	gaugeStates(key, weeder.Summary{WeederConfigStatus: v1alpha1.WeederConfigStatus{ActiveWindows: 1}, Held: map[weeder.Reason]weeder.HoldCount{"Paused": {Pods: 1}}}, true)
 	got := scrape(t, actsTotal, recoveriesTotal, windowsGauge, heldGauge, limitGauge, eventsDropped, deletionDelay)
 	for _, want := range []string{
 		`autohealer_weeder_deletions_total{namespace="autohealer-system",policy="wc",result="done",verb="Delete"} 1`,

@@ -104,11 +104,9 @@ func (r *PodReconciler) act(ctx context.Context, plan weeder.Plan) error {
 	if !r.Observer.admissionFor(ctx, d).Valid() {
 		return &undone{errNotAdmitted}
 	}
-	leave, err := r.Recorder.Enter(ctx, d)
-	if err != nil {
+	if err := r.Recorder.Enter(ctx, d); err != nil {
 		return &undone{err}
 	}
-	defer leave()
 	if err := r.send(ctx, plan); err != nil {
 		return err
 	}

@@ -1,11 +1,11 @@
 package weederconfig
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,60 +53,16 @@ type state struct {
 // changed.
 func statusOf(wc *v1alpha1.WeederConfig, st state) v1alpha1.WeederConfigStatus {
 	after := *wc.Status.DeepCopy()
-	after.ObservedGeneration = wc.Generation
 	if st.synced && st.Read.unreadable == nil {
-		after.Services = int32(st.summary.Services)
-		recount(&after, st.summary)
+		counted := st.summary.WeederConfigStatus
+		counted.Conditions, counted.LastTriggered = after.Conditions, cmp.Or(counted.LastTriggered, after.LastTriggered)
+		after = counted
 	}
+	after.ObservedGeneration = wc.Generation
 	shared(wc, st).Put(&after.Conditions, wc.Generation)
 	policy.SetWhileTrue(&after.Conditions, wc.Generation, limitReached(st))
 	return after
 }
-
-// recount takes in what the planner counted.
-func recount(to *v1alpha1.WeederConfigStatus, sum weeder.Summary) {
-	to.ActiveWindows, to.Deleted = int32(sum.Active), sum.Deleted
-	to.Windows, to.RecentDeletions, to.Skipped = nil, nil, nil
-	for _, w := range sum.Windows {
-		window := v1alpha1.RecoveryWindow{Recovery: recovery(w), Until: seconds(w.Stored(w.Ends)), Deleted: int32(w.Deleted)}
-		if !w.LastDeletion.IsZero() {
-			last := seconds(w.Stored(w.LastDeletion))
-			window.LastDeletion = &last
-		}
-		to.Windows = append(to.Windows, window)
-	}
-	for _, r := range sum.Recent {
-		to.RecentDeletions = append(to.RecentDeletions, v1alpha1.PodDeletion{
-			Time: seconds(r.Server), Namespace: r.Namespace, Pod: r.Pod, PodUID: string(r.UID), Owner: r.Owner, Service: r.Service, Repeats: int32(len(r.Before)),
-		})
-	}
-	for _, reason := range slices.Sorted(maps.Keys(sum.Skipped)) {
-		to.Skipped = append(to.Skipped, v1alpha1.SkippedPods{Reason: string(reason), Count: sum.Skipped[reason]})
-	}
-	to.Spent = spent(sum.Spent)
-	if sum.Last.Service != "" {
-		last := recovery(sum.Last)
-		to.LastTriggered = &last
-	}
-}
-
-func spent(s weeder.Spent) *v1alpha1.SpentBudgets {
-	if s.LastDeletion.IsZero() {
-		return nil
-	}
-	to := &v1alpha1.SpentBudgets{LastMinute: int32(s.LastMinute), LastDeletion: seconds(s.LastDeletion)}
-	if u := s.Unlisted; !u.To.IsZero() {
-		to.Unlisted = &v1alpha1.UnlistedDeletions{From: seconds(u.From), To: seconds(u.To), Repeats: int32(u.Repeats)}
-	}
-	return to
-}
-
-func recovery(w weeder.Window) v1alpha1.Recovery {
-	return v1alpha1.Recovery{Namespace: w.Namespace, Service: w.Service, Time: seconds(w.Stored(w.Opened))}
-}
-
-// seconds is a time as the API stores it: one that has more would differ from what is stored at each look.
-func seconds(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
 
 // shared is what the conditions that every kind has tell of this config.
 func shared(wc *v1alpha1.WeederConfig, st state) policy.Conditions {
@@ -117,7 +73,7 @@ func shared(wc *v1alpha1.WeederConfig, st state) policy.Conditions {
 	if wc.Spec.Mode == v1alpha1.Observe {
 		s.Observes = true
 		s.Says = fmt.Sprintf("Mode Observe: %d of %d Services are there, %d recovered lately; %d pods would be deleted now, and none is.",
-			st.summary.Services, st.summary.Named, st.summary.Active, st.summary.Held[weeder.HeldByMode].Pods)
+			st.summary.Services, st.summary.Named, st.summary.ActiveWindows, st.summary.Held[weeder.HeldByMode].Pods)
 	}
 	return s
 }
@@ -125,7 +81,7 @@ func shared(wc *v1alpha1.WeederConfig, st state) policy.Conditions {
 // operative tells in numbers what the config does, and why it does less than it asks: many tools show the message of Ready
 // alone.
 func operative(st state) string {
-	says := []string{fmt.Sprintf("%d of %d Services are there, %d recovered lately, %d pods were deleted so far", st.summary.Services, st.summary.Named, st.summary.Active, st.summary.Deleted)}
+	says := []string{fmt.Sprintf("%d of %d Services are there, %d recovered lately, %d pods were deleted so far", st.summary.Services, st.summary.Named, st.summary.ActiveWindows, st.summary.Deleted)}
 	for _, reason := range slices.Sorted(maps.Keys(st.summary.Held)) {
 		if ofLimit(reason) || reason == weeder.HeldByPause {
 			continue

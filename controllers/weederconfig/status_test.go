@@ -3,9 +3,9 @@ package weederconfig
 import (
 	"reflect"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/weeder"
@@ -19,13 +19,13 @@ func TestReadySaysInNumbersWhatTheConfigDoes(t *testing.T) {
 		summary weeder.Summary
 		want    string
 	}{
-		{"nothing recovered", "", weeder.Summary{Services: 1, Named: 2, Deleted: 7},
+		{"nothing recovered", "", weeder.Summary{WeederConfigStatus: v1alpha1.WeederConfigStatus{Services: 1, Deleted: 7}, Named: 2},
 			"1 of 2 Services are there, 0 recovered lately, 7 pods were deleted so far."},
-		{"a config that observes says that it deletes nothing", "Observe", weeder.Summary{Services: 2, Named: 2, Active: 1, Held: map[weeder.Reason]weeder.HoldCount{"Observing": hold(3, "m")}},
+		{"a config that observes says that it deletes nothing", "Observe", weeder.Summary{WeederConfigStatus: v1alpha1.WeederConfigStatus{Services: 2, ActiveWindows: 1}, Named: 2, Held: map[weeder.Reason]weeder.HoldCount{"Observing": hold(3, "m")}},
 			"Mode Observe: 2 of 2 Services are there, 1 recovered lately; 3 pods would be deleted now, and none is."},
-		{"a hold that no other condition shows is shown here", "", weeder.Summary{Services: 1, Named: 1, Active: 1, Held: map[weeder.Reason]weeder.HoldCount{"NoController": hold(2, "ns/a: nothing replaces it")}},
+		{"a hold that no other condition shows is shown here", "", weeder.Summary{WeederConfigStatus: v1alpha1.WeederConfigStatus{Services: 1, ActiveWindows: 1}, Named: 1, Held: map[weeder.Reason]weeder.HoldCount{"NoController": hold(2, "ns/a: nothing replaces it")}},
 			"1 of 1 Services are there, 1 recovered lately, 0 pods were deleted so far; 2 held back, ns/a: nothing replaces it."},
-		{"limits have a condition of their own", "", weeder.Summary{Services: 1, Named: 1, Active: 1, Held: map[weeder.Reason]weeder.HoldCount{"MaxDeletionsPerWatch": hold(2, "m")}},
+		{"limits have a condition of their own", "", weeder.Summary{WeederConfigStatus: v1alpha1.WeederConfigStatus{Services: 1, ActiveWindows: 1}, Named: 1, Held: map[weeder.Reason]weeder.HoldCount{"MaxDeletionsPerWatch": hold(2, "m")}},
 			"1 of 1 Services are there, 1 recovered lately, 0 pods were deleted so far; a limit holds pods back, see LimitReached."},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -64,33 +64,25 @@ func TestLimitReachedTellsWhichLimit(t *testing.T) {
 }
 
 func TestTheStatusIsWhatWasCountedAndWrittenOnce(t *testing.T) {
-	opened := noon.Add(123 * time.Millisecond)
-	window := weeder.Window{Namespace: "ns", Service: "etcd", Opened: opened, Ends: opened.Add(time.Minute), Deleted: 2, LastDeletion: opened.Add(time.Second)}
-	st := state{synced: true, summary: weeder.Summary{
-		Services: 3, Active: 1, Deleted: 5, Windows: []weeder.Window{window}, Last: window, Skipped: map[weeder.Reason]int64{"Paused": 2, "Cooldown": 1},
-		Recent: []weeder.Record{{At: opened.Add(time.Hour), Server: opened, Namespace: "ns", Pod: "api-1", UID: "u", Owner: "Deployment/api", Service: "etcd", Before: []time.Time{opened, opened}}},
-		Spent:  weeder.Spent{LastMinute: 4, LastDeletion: opened, Unlisted: weeder.Unlisted{From: opened.Add(-time.Minute), To: opened, Repeats: 2}},
-	}}
+	at := metav1.NewTime(noon)
+	counted := v1alpha1.WeederConfigStatus{
+		Services: 3, ActiveWindows: 1, Deleted: 5, Skipped: []v1alpha1.SkippedPods{{Reason: "Cooldown", Count: 1}, {Reason: "Paused", Count: 2}},
+		Windows:         []v1alpha1.RecoveryWindow{{Recovery: v1alpha1.Recovery{Namespace: "ns", Service: "etcd", Time: at}, Until: at, Deleted: 2, LastDeletion: &at}},
+		LastTriggered:   &v1alpha1.Recovery{Namespace: "ns", Service: "etcd", Time: at},
+		RecentDeletions: []v1alpha1.PodDeletion{{Time: at, Namespace: "ns", Pod: "api-1", PodUID: "u", Owner: "Deployment/api", Service: "etcd", Repeats: 2}},
+		Spent:           &v1alpha1.SpentBudgets{LastMinute: 4, LastDeletion: at},
+	}
+	st := state{synced: true, summary: weeder.Summary{WeederConfigStatus: *counted.DeepCopy()}}
 	st.Verdict.Allowed = true
 	wc := stored("wc", nil)
 	wc.Status = statusOf(wc, st)
 	s := wc.Status
-	if s.ObservedGeneration != 1 || s.Services != 3 || s.ActiveWindows != 1 || s.Deleted != 5 {
-		t.Errorf("counts %+v", s)
+	if s.ObservedGeneration != 1 || len(s.Conditions) == 0 {
+		t.Errorf("got %+v", s)
 	}
-	if len(s.Windows) != 1 || !s.Windows[0].Time.Equal(&s.LastTriggered.Time) || !s.Windows[0].Time.Time.Equal(noon) || !s.Windows[0].Until.Time.Equal(noon.Add(time.Minute)) ||
-		s.Windows[0].Deleted != 2 || !s.Windows[0].LastDeletion.Time.Equal(noon.Add(time.Second)) {
-		t.Errorf("windows %+v, last %+v", s.Windows, s.LastTriggered)
-	}
-	if d := s.RecentDeletions; len(d) != 1 || d[0].Pod != "api-1" || d[0].PodUID != "u" || d[0].Owner != "Deployment/api" || d[0].Repeats != 2 || !d[0].Time.Time.Equal(noon) {
-		t.Errorf("deletions %+v", d)
-	}
-	if p := s.Spent; p == nil || p.LastMinute != 4 || !p.LastDeletion.Time.Equal(noon) || p.Unlisted == nil || p.Unlisted.Repeats != 2 ||
-		!p.Unlisted.From.Time.Equal(noon.Add(-time.Minute)) || !p.Unlisted.To.Time.Equal(noon) {
-		t.Errorf("spent %+v", p)
-	}
-	if len(s.Skipped) != 2 || s.Skipped[0].Reason != "Cooldown" || s.Skipped[1].Count != 2 {
-		t.Errorf("skipped %+v", s.Skipped)
+	counted.ObservedGeneration, counted.Conditions = s.ObservedGeneration, s.Conditions
+	if !reflect.DeepEqual(s, counted) {
+		t.Errorf("got %+v, want %+v", s, counted)
 	}
 	if again := statusOf(wc, st); !reflect.DeepEqual(again, s) {
 		t.Error("the same state gives another status: it would be written again and again")

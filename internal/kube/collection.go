@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -100,26 +99,21 @@ func (c *Collection[T]) Synced() error {
 // Start follows until ctx ends. Without the kind's CRD it waits for it.
 func (c *Collection[T]) Start(ctx context.Context) error {
 	c.make()
-	informer, err := c.informer(ctx)
-	if err != nil || informer == nil {
+	if there, err := c.await(ctx); err != nil || !there {
 		return err
 	}
-	lost := make(chan error, 1)
-	registration, err := informer.AddEventHandler(Handlers(c.seen, c.gone, func(err error) {
-		select {
-		case lost <- err:
-		default: // one is enough
-		}
-	}))
-	if err != nil {
-		return fmt.Errorf("watch %T: %w", c.Kind, err)
-	}
-	if !toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
-		return nil // stopped before it began
-	}
+	return NewWatches(c.Cache).Run(ctx, c.follow, On(client.Object(c.Kind), c.seen, c.gone))
+}
+
+// follow uses all objects when it is their turn, again after each change, and when it is time, until ctx ends.
+func (c *Collection[T]) follow(ctx context.Context) error {
 	c.listed()
-	if !c.turn(ctx) {
-		return nil
+	if c.After != nil {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.After.Known():
+		}
 	}
 	select {
 	case <-c.changed: // the first ones are used now
@@ -127,56 +121,26 @@ func (c *Collection[T]) Start(ctx context.Context) error {
 	}
 	again := c.use(ctx)
 	close(c.known)
-	return c.follow(ctx, again, lost)
-}
-
-// follow uses all objects again after each change, and when it is time, until ctx ends.
-func (c *Collection[T]) follow(ctx context.Context, again time.Time, lost <-chan error) error {
 	for {
-		due, stop := c.due(again)
+		var due <-chan time.Time // never, where again is the zero time
+		if !again.IsZero() {
+			due = c.Clock.After(max(0, again.Sub(c.Clock.Now())) + PastDeadline)
+		}
 		select {
 		case <-ctx.Done():
-			stop()
 			return nil
-		case err := <-lost:
-			stop()
-			return fmt.Errorf("watch %T: %w", c.Kind, err)
 		case <-c.changed:
 		case <-due:
 		}
-		stop()
 		again = c.use(ctx)
 	}
 }
 
-// due tells when at has passed; never, when that is the zero time.
-func (c *Collection[T]) due(at time.Time) (due <-chan time.Time, stop func()) {
-	if at.IsZero() {
-		return nil, func() {}
-	}
-	timer := c.Clock.NewTimer(max(PastDeadline, at.Sub(c.Clock.Now())+PastDeadline))
-	return timer.C(), func() { timer.Stop() }
-}
-
-// turn waits for the collection that comes first; it gives false when ctx ends before.
-func (c *Collection[T]) turn(ctx context.Context) bool {
-	if c.After == nil {
-		return true
-	}
-	select {
-	case <-ctx.Done():
-		return false
-	case <-c.After.Known():
-		return true
-	}
-}
-
-// informer waits for the kind; it gives nil when ctx ends.
-func (c *Collection[T]) informer(ctx context.Context) (informer cache.Informer, err error) {
+// await waits for the kind; it isn't there when ctx ends before.
+func (c *Collection[T]) await(ctx context.Context) (there bool, err error) {
 	waiting := false
 	_ = wait.PollUntilContextCancel(ctx, lookForKind, true, func(ctx context.Context) (bool, error) {
-		informer, err = c.Cache.GetInformer(ctx, c.Kind)
-		if !meta.IsNoMatchError(err) {
+		if _, err = c.Cache.GetInformer(ctx, c.Kind); !meta.IsNoMatchError(err) {
 			return true, nil
 		}
 		if !waiting {
@@ -187,12 +151,12 @@ func (c *Collection[T]) informer(ctx context.Context) (informer cache.Informer, 
 		return false, nil
 	})
 	if ctx.Err() != nil {
-		return nil, nil
+		return false, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("watch %T: %w", c.Kind, err)
+		return false, fmt.Errorf("watch %T: %w", c.Kind, err)
 	}
-	return informer, nil
+	return true, nil
 }
 
 func (c *Collection[T]) listed() {
@@ -213,12 +177,7 @@ func (c *Collection[T]) seen(object T) {
 		c.changes++
 	}
 	c.mu.Unlock()
-	if changed {
-		c.tell()
-	}
-	if c.Seen != nil {
-		c.Seen(object.GetName())
-	}
+	c.tell(object.GetName(), changed)
 }
 
 // sameRule says whether two states of an object mean the same: rules over it may read its labels and annotations, too,
@@ -235,20 +194,22 @@ func (c *Collection[T]) gone(object T) {
 	}
 	c.changes++
 	c.mu.Unlock()
-	c.tell()
-	if c.Seen != nil {
-		c.Seen(object.GetName())
-	}
+	c.tell(object.GetName(), true)
 }
 
-// tell hands on that something changed.
-func (c *Collection[T]) tell() {
-	if c.Early != nil {
-		c.Early(c.all())
+// tell hands on what the watch told of an object, and whether that changes what all of them mean.
+func (c *Collection[T]) tell(name string, changed bool) {
+	if changed {
+		if c.Early != nil {
+			c.Early(c.all())
+		}
+		select {
+		case c.changed <- struct{}{}:
+		default:
+		}
 	}
-	select {
-	case c.changed <- struct{}{}:
-	default:
+	if c.Seen != nil {
+		c.Seen(name)
 	}
 }
 

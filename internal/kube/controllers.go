@@ -66,13 +66,7 @@ func (r *Requests) Add(key types.NamespacedName, after time.Duration) {
 
 // AddAll asks for looks at many objects at once.
 func (r *Requests) AddAll(keys ...types.NamespacedName) {
-	q := r.queue.Load()
-	if q == nil {
-		return
+	for _, key := range keys {
+		r.Add(key, 0)
 	}
-	requests := make([]reconcile.Request, len(keys))
-	for i, key := range keys {
-		requests[i].NamespacedName = key
-	}
-	(*q).AddWithOpts(priorityqueue.AddOpts{}, requests...)
 }

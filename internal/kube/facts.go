@@ -57,18 +57,17 @@ func (f *Facts) HoldActsUntil(t time.Time) {
 }
 
 // Age is how long ago the watch of nodes last delivered anything; a day when it never did.
-func (f *Facts) Age(now time.Time) time.Duration { return since(f.heard.Load(), now) }
-
-// Nodes counts those of which limits take a share.
-func (f *Facts) Nodes() int {
-	return f.Fleet.Usage().Of
-}
-
-func since(heard *time.Time, now time.Time) time.Duration {
+func (f *Facts) Age(now time.Time) time.Duration {
+	heard := f.heard.Load()
 	if heard == nil {
 		return 24 * time.Hour
 	}
 	return max(0, now.Sub(*heard))
+}
+
+// Nodes counts those of which limits take a share.
+func (f *Facts) Nodes() int {
+	return f.Fleet.Usage().Of
 }
 
 // ForecastConditionSet tells what a set would do now.

@@ -48,12 +48,13 @@ type Generations struct {
 	// Keep is how long an answer is used; one second when zero.
 	Keep time.Duration
 
-	reads singleflight.Group // by UID: those who ask at once for one policy share a read
+	reads singleflight.Group // by UID, and "" for the list: those who ask at once share a read
 
 	mu     sync.Mutex
 	known  map[types.UID]generation // needs mu
 	wanted map[types.UID]time.Time  // needs mu: when a policy was last asked for
-	last   *listing                 // needs mu: nil before the first
+	listed time.Time                // needs mu: when the last list began
+	failed time.Time                // needs mu: when it failed; zero when it didn't
 	pages  int                      // needs mu: of the last list
 	swept  time.Time                // needs mu: when answers were dropped last
 }
@@ -69,15 +70,6 @@ type generation struct {
 	number int64
 	// at is when the API server was asked: what it said is of then, or newer.
 	at time.Time
-}
-
-// listing is one list of all policies, which one of those who ask makes while the others wait.
-type listing struct {
-	began time.Time
-	done  chan struct{} // closed when it is over
-	over  bool          // needs mu of the Generations, as all below
-	// failed is when; zero when it didn't.
-	failed time.Time
 }
 
 // Check gives an error when the policy is gone, being deleted, replaced, or changed since its generation was admitted, and
@@ -99,10 +91,10 @@ func (g *Generations) CheckAll(ctx context.Context, kind schema.GroupVersionKind
 		}
 	}
 	asked := g.Clock.Now()
-	left, many := g.unconfirmed(admitted, asked)
-	if many {
-		g.list(ctx, kind, asked)
-		left, _ = g.unconfirmed(admitted, asked)
+	left, list := g.unconfirmed(admitted, asked)
+	for list && ctx.Err() == nil {
+		_, _ = g.once(ctx, "", func(ctx context.Context) any { g.readAll(ctx, kind); return nil }) // what it lacks is asked for by itself
+		left, list = g.unconfirmed(admitted, asked)
 	}
 	var mu sync.Mutex
 	var asking errgroup.Group
@@ -122,9 +114,9 @@ func (g *Generations) CheckAll(ctx context.Context, kind schema.GroupVersionKind
 }
 
 // unconfirmed are those policies of which no answer says that they are what was admitted. An answer that was kept is used only to confirm: one
-// that differs is most likely older than the admission. It says, too, whether some have no answer, and so many policies were asked for lately
-// that one list costs the API server less than a read for each.
-func (g *Generations) unconfirmed(admitted []Admission, asked time.Time) (left []Admission, many bool) {
+// that differs is most likely older than the admission. List says that some have no answer, and so many policies were asked for lately that one
+// list costs the API server less than a read for each. There is none soon after one that failed, nor where one answered already.
+func (g *Generations) unconfirmed(admitted []Admission, asked time.Time) (left []Admission, list bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.wanted == nil {
@@ -141,7 +133,8 @@ func (g *Generations) unconfirmed(admitted []Admission, asked time.Time) (left [
 		left = append(left, a)
 		unknown = unknown || !ok
 	}
-	return left, unknown && g.storm(now)
+	answered := g.good(g.listed, asked, now) || now.Sub(g.failed) < listAgain
+	return left, unknown && !answered && g.storm(now)
 }
 
 // good says whether an answer to what the API server was asked at some time may be used by who asks.
@@ -185,26 +178,37 @@ type reading struct {
 	err  error
 }
 
-// read gives an error when ctx ended before there was an answer. The read goes on then.
 func (g *Generations) read(ctx context.Context, kind schema.GroupVersionKind, of Admission) (*reading, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	answer := g.reads.DoChan(string(of.UID), func() (any, error) {
+	answer, err := g.once(ctx, string(of.UID), func(ctx context.Context) any {
 		r := &reading{at: g.Clock.Now()}
 		r.meta.SetGroupVersionKind(kind)
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listTakes) // others may wait for it
-		defer cancel()
 		if r.err = g.Reader.Get(ctx, of.Key, &r.meta); r.err == nil && r.meta.UID == of.UID {
 			g.learn(r.at, &r.meta)
 		}
-		return r, nil
+		return r
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answer.(*reading), nil
+}
+
+// once reads, or waits while somebody else has the same read. It gives an error when ctx ended before there was an answer. The read goes on then:
+// others may wait for it.
+func (g *Generations) once(ctx context.Context, of string, read func(context.Context) any) (any, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	answer := g.reads.DoChan(of, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listTakes)
+		defer cancel()
+		return read(ctx), nil
 	})
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case a := <-answer:
-		return a.Val.(*reading), nil
+		return a.Val, nil
 	}
 }
 
@@ -222,69 +226,25 @@ func (r *reading) confirms(kind schema.GroupVersionKind, of Admission) error {
 	return nil
 }
 
-// list reads all policies, or waits until somebody else has. It does nothing soon after a list that failed, nor where one answered already: what
-// that didn't have is asked for by itself.
-func (g *Generations) list(ctx context.Context, kind schema.GroupVersionKind, asked time.Time) {
-	for {
-		l, mine := g.turn(asked)
-		switch {
-		case l == nil:
-			return
-		case mine:
-			g.readAll(ctx, kind, l)
-			return
-		}
-		select {
-		case <-l.done:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// turn gives the list to wait for, or to make; nil for none.
-func (g *Generations) turn(asked time.Time) (l *listing, mine bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	now := g.Clock.Now()
-	if l = g.last; l != nil {
-		switch {
-		case !l.over:
-			return l, false
-		case g.good(l.began, asked, now), !l.failed.IsZero() && now.Sub(l.failed) < listAgain:
-			return nil, false
-		}
-	}
-	g.last = &listing{began: now, done: make(chan struct{})}
-	return g.last, true
-}
-
 // readAll reads page by page. All are of the moment of the first one, which is after the list began: what was read before one fails is true as well.
-func (g *Generations) readAll(ctx context.Context, kind schema.GroupVersionKind, l *listing) {
-	ctx, cancel := context.WithTimeout(ctx, listTakes)
-	defer cancel()
-	var err error
-	pages, next := 0, ""
-	defer func() { // also in a panic: others wait
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if g.pages, l.over = pages, true; err != nil {
-			l.failed = g.Clock.Now()
-		}
-		close(l.done)
-	}()
+func (g *Generations) readAll(ctx context.Context, kind schema.GroupVersionKind) {
+	began, failed, pages, next := g.Clock.Now(), time.Time{}, 0, ""
 	for pages == 0 || next != "" && pages < mostPages {
 		var page metav1.PartialObjectMetadataList
 		page.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		if err = g.Reader.List(ctx, &page, client.Limit(pageSize), client.Continue(next)); err != nil {
+		if err := g.Reader.List(ctx, &page, client.Limit(pageSize), client.Continue(next)); err != nil {
+			failed = g.Clock.Now()
 			break
 		}
 		for i := range page.Items {
-			g.learn(l.began, &page.Items[i])
+			g.learn(began, &page.Items[i])
 		}
 		next = page.Continue
 		pages++
 	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.listed, g.pages, g.failed = began, pages, failed
 }
 
 // learn keeps what the API server said when it was asked at some time, and now and then drops what nobody asked for lately.

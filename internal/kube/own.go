@@ -19,14 +19,11 @@ import (
 // SetFinalizer adds or removes a finalizer of one of our own objects by a patch of the metadata alone: writing the whole
 // object back would normalise what the user wrote, which GitOps tools show as drift.
 func SetFinalizer(ctx context.Context, c client.Client, object client.Object, finalizer string, wanted bool) error {
-	before := object.DeepCopyObject().(client.Object)
-	changed := false
+	before, change := object.DeepCopyObject().(client.Object), controllerutil.RemoveFinalizer
 	if wanted {
-		changed = controllerutil.AddFinalizer(object, finalizer)
-	} else {
-		changed = controllerutil.RemoveFinalizer(object, finalizer)
+		change = controllerutil.AddFinalizer
 	}
-	if !changed {
+	if !change(object, finalizer) {
 		return nil
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})

@@ -240,26 +240,9 @@ func (w *weeding) asked(g *guard.Guard) map[types.NamespacedName]string {
 
 // told is what the manager writes of a config into its status.
 func told(st *v1alpha1.WeederConfigStatus, sum weeder.Summary) {
-	st.Windows, st.RecentDeletions, st.Spent, st.LastTriggered, st.Deleted = nil, nil, nil, nil, sum.Deleted
-	for _, w := range sum.Windows {
-		rw := v1alpha1.RecoveryWindow{Recovery: v1alpha1.Recovery{Namespace: w.Namespace, Service: w.Service, Time: metav1.NewTime(w.Opened)}, Until: metav1.NewTime(w.Ends), Deleted: int32(w.Deleted)}
-		if !w.LastDeletion.IsZero() {
-			rw.LastDeletion = &metav1.Time{Time: w.LastDeletion}
-		}
-		st.Windows = append(st.Windows, rw)
-	}
-	st.ActiveWindows = int32(sum.Active)
-	if sum.Last.Service != "" {
-		st.LastTriggered = &v1alpha1.Recovery{Namespace: sum.Last.Namespace, Service: sum.Last.Service, Time: metav1.NewTime(sum.Last.Opened)}
-	}
-	for _, r := range sum.Recent {
-		st.RecentDeletions = append(st.RecentDeletions, v1alpha1.PodDeletion{
-			Time: metav1.NewTime(r.Server), Namespace: r.Namespace, Pod: r.Pod, PodUID: string(r.UID), Owner: r.Owner, Service: r.Service, Repeats: int32(len(r.Before)),
-		})
-	}
-	if s := sum.Spent; s.LastMinute > 0 {
-		st.Spent = &v1alpha1.SpentBudgets{LastMinute: int32(s.LastMinute), LastDeletion: metav1.NewTime(s.LastDeletion)}
-	}
+	conditions, generation := st.Conditions, st.ObservedGeneration
+	*st = sum.WeederConfigStatus
+	st.Conditions, st.ObservedGeneration = conditions, generation
 }
 
 // verdicts are what a text says of open windows, one a line: the config, the Service, and what becomes of the pod.

@@ -36,7 +36,8 @@ func CapOf(values ...intstr.IntOrString) Cap {
 // Of is how many of total the cap allows.
 func (c Cap) Of(total int) int { return c.least(total, total) }
 
-// OfZone is how many of a zone's nodes the cap allows.
+// OfZone is how many of a zone's nodes the cap allows. A zone with nodes has at least 1 where the cluster is large enough
+// for a percentage to allow any; otherwise three zones of two nodes would never be healed.
 func (c Cap) OfZone(zone, cluster int) int { return c.least(zone, cluster) }
 
 func (c Cap) least(part, cluster int) int {

@@ -48,9 +48,6 @@ func TestInACapWithOneValueThatHoldsAsIs(t *testing.T) {
 			if got, want := limit.CapOf(intstr.Parse(text)).Of(total), limit.Of(intstr.Parse(text), total); got != want {
 				t.Fatalf("%s of %d: got %d, want %d", text, total, got, want)
 			}
-			if got, want := limit.CapOf(intstr.Parse(text)).OfZone(total, 3*total), limit.OfZone(intstr.Parse(text), total, 3*total); got != want {
-				t.Fatalf("%s of a zone's %d: got %d, want %d", text, total, got, want)
-			}
 		}
 	}
 }

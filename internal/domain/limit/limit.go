@@ -61,16 +61,6 @@ func Of(limit intstr.IntOrString, total int) int {
 	return share(percent, total, total)
 }
 
-// OfZone is how many of a zone's nodes a cap allows. A zone with nodes has at least 1 where the cluster is large enough
-// for a percentage to allow any; otherwise three zones of two nodes would never be healed.
-func OfZone(limit intstr.IntOrString, zone, cluster int) int {
-	if limit.Type == intstr.Int {
-		return max(0, limit.IntValue())
-	}
-	percent, _ := Percent(limit)
-	return share(percent, zone, cluster)
-}
-
 // share is a percentage of a part of the cluster.
 func share(percent, part, cluster int) int {
 	if percent == 0 || part == 0 || cluster < SmallestCluster {

@@ -65,7 +65,7 @@ func TestHowManyNodesOfAZoneACapAllows(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := limit.OfZone(intstr.Parse(tt.limit), tt.zone, tt.cluster); got != tt.want {
+			if got := limit.CapOf(intstr.Parse(tt.limit)).OfZone(tt.zone, tt.cluster); got != tt.want {
 				t.Errorf("%s of a zone of %d in %d is %d, want %d", tt.limit, tt.zone, tt.cluster, got, tt.want)
 			}
 		})

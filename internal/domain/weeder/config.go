@@ -1,16 +1,15 @@
 package weeder
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/sample"
@@ -62,16 +61,13 @@ func NewConfig(wc *v1alpha1.WeederConfig, ownNamespace string) (*Config, error) 
 		Services: map[string][]labels.Selector{}, AllReady: spec.ReadyPolicy == v1alpha1.AllReady,
 		IncludeInit: spec.IncludeInitContainers == nil || *spec.IncludeInitContainers,
 		Evict:       spec.Deletion == v1alpha1.Evict, Observe: spec.Mode == v1alpha1.Observe,
-		MaxDeletions: defaultMaxDeletions, MaxRepeats: defaultMaxRepeats, Account: defaultAccount, stored: wc.Status,
+		MaxDeletions: defaultMaxDeletions, MaxRepeats: defaultMaxRepeats, Account: accountOf(spec), stored: wc.Status,
 	}
 	if spec.MaxDeletionsPerWatch != nil {
 		c.MaxDeletions = int(*spec.MaxDeletionsPerWatch)
 	}
 	if spec.MaxRepeatsPerOwner != nil {
 		c.MaxRepeats = int(*spec.MaxRepeatsPerOwner)
-	}
-	if spec.ServiceAccountName != "" {
-		c.Account = spec.ServiceAccountName
 	}
 	if err := c.readServices(spec.ServicesAndDependantSelectors); err != nil {
 		return nil, err
@@ -80,6 +76,10 @@ func NewConfig(wc *v1alpha1.WeederConfig, ownNamespace string) (*Config, error) 
 		return nil, err
 	}
 	return c, c.readDurations(spec)
+}
+
+func accountOf(spec *v1alpha1.WeederConfigSpec) string {
+	return cmp.Or(spec.ServiceAccountName, defaultAccount)
 }
 
 // WithStatus is the same config with another status, which it shares: most news of a config tell of its status only, and
@@ -181,10 +181,7 @@ type Terms struct {
 
 // TermsOf reads a config's terms.
 func TermsOf(wc *v1alpha1.WeederConfig, ownNamespace string) Terms {
-	t := Terms{Tenant: ownNamespace == "" || wc.Namespace != ownNamespace, OwnNamespace: ownNamespace, Account: wc.Spec.ServiceAccountName}
-	if t.Account == "" {
-		t.Account = defaultAccount
-	}
+	t := Terms{Tenant: ownNamespace == "" || wc.Namespace != ownNamespace, OwnNamespace: ownNamespace, Account: accountOf(&wc.Spec)}
 	for _, service := range slices.Sorted(maps.Keys(wc.Spec.ServicesAndDependantSelectors)) {
 		for i, s := range wc.Spec.ServicesAndDependantSelectors[service].PodSelectors {
 			t.judge(fmt.Sprintf("podSelectors[%d] of %s", i, service), &s)
@@ -200,64 +197,33 @@ func TermsOf(wc *v1alpha1.WeederConfig, ownNamespace string) Terms {
 }
 
 func (t *Terms) judge(where string, s *v1alpha1.LabelSelector) {
-	if _, err := s.AsSelector(); err != nil {
+	selector, err := s.AsSelector()
+	if err != nil {
 		sample.Once(&t.InvalidSelectors, where+": "+strings.Join(strings.Fields(err.Error()), " "))
 		return
 	}
-	if key := contradiction(s); key != "" {
+	if key := contradiction(selector); key != "" {
 		sample.Once(&t.ContradictorySelectors, where+": "+key)
 	}
 }
 
-// demand is what a selector asks of one label.
-type demand struct {
-	present, absent bool
-	// among are the values that it must be one of, nil for any; not are those that it must not have.
-	among, not sets.Set[string]
-}
-
 // contradiction is the first key of which a selector asks what no object can have; "" when there is none.
-func contradiction(s *v1alpha1.LabelSelector) string {
-	demands := map[string]*demand{}
-	of := func(key string) *demand {
-		if demands[key] == nil {
-			demands[key] = &demand{not: sets.New[string]()}
-		}
-		return demands[key]
+func contradiction(selector labels.Selector) string {
+	byKey := map[string]labels.Requirements{}
+	all, _ := selector.Requirements()
+	for _, r := range all {
+		byKey[r.Key()] = append(byKey[r.Key()], r)
 	}
-	for key, value := range s.MatchLabels {
-		of(key).beAmong(value)
-	}
-	for _, r := range s.MatchExpressions {
-		d := of(r.Key)
-		switch r.Operator {
-		case metav1.LabelSelectorOpIn:
-			d.beAmong(r.Values...)
-		case metav1.LabelSelectorOpNotIn:
-			d.not.Insert(r.Values...)
-		case metav1.LabelSelectorOpExists:
-			d.present = true
-		case metav1.LabelSelectorOpDoesNotExist:
-			d.absent = true
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(demands)) {
-		if demands[key].impossible() {
+	for _, key := range slices.Sorted(maps.Keys(byKey)) {
+		one := labels.NewSelector().Add(byKey[key]...)
+		has := func(value string) bool { return one.Matches(labels.Set{key: value}) }
+		named := slices.ContainsFunc(byKey[key], func(r labels.Requirement) bool { return slices.ContainsFunc(r.ValuesUnsorted(), has) })
+		if !named && !has(otherValue) && !one.Matches(labels.Set{}) {
 			return key
 		}
 	}
 	return ""
 }
 
-func (d *demand) beAmong(values ...string) {
-	d.present = true
-	if d.among == nil {
-		d.among = sets.New(values...)
-		return
-	}
-	d.among = d.among.Intersection(sets.New(values...))
-}
-
-func (d *demand) impossible() bool {
-	return d.present && d.absent || d.among != nil && d.among.Difference(d.not).Len() == 0
-}
+// otherValue stands for all values that a selector doesn't name: no label can have it.
+const otherValue = "/"

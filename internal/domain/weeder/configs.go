@@ -18,8 +18,6 @@ type configState struct {
 	seen map[types.NamespacedName]lastReadiness
 	// held are the pods that it holds back: it is asked for them while thousands crash-loop that are none of its business.
 	held map[*podState]struct{}
-	// matches is made when it is needed first; needs the state's lock for writing.
-	matches *matcher
 	// inherited is what a former process left open.
 	inherited inheritedWindows
 	totals
@@ -66,7 +64,7 @@ func (s *State) ObserveConfig(c *Config, state lifecycle.State, at Moment) (due 
 			s.unhold(w) // all of them are decided on again
 		}
 	}
-	cs.Config, cs.state, cs.matches = c, state, nil
+	cs.Config, cs.state = c, state
 	s.enterScope(cs)
 	s.inherit(cs, first, at)
 	s.narrow(cs)

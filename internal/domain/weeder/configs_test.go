@@ -9,6 +9,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/weeder"
@@ -87,8 +88,8 @@ func TestAConfigMayHoldInManyNamespaces(t *testing.T) {
 	y.ObserveNamespace(newNamespace("a", nil), at(40*second))
 	y.ForgetNamespace("b", "")
 	sum, _ = y.Summary("wc-uid", at(40*second))
-	expect(t, "windows left", slices.IndexFunc(sum.Windows, func(w weeder.Window) bool { return w.Namespace != "c" }), -1)
-	expect(t, "windows left", sum.Active, 1)
+	expect(t, "windows left", slices.IndexFunc(sum.Windows, func(w v1alpha1.RecoveryWindow) bool { return w.Namespace != "c" }), -1)
+	expect(t, "windows left", sum.ActiveWindows, 1)
 }
 
 func TestNamespaceSelectorIsForAutohealersOwnNamespace(t *testing.T) {

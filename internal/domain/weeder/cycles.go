@@ -1,7 +1,6 @@
 package weeder
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
@@ -17,26 +16,46 @@ func (cs *configState) mayAct() bool {
 	return cs.state != lifecycle.Refused && cs.state != lifecycle.Forbidden && !cs.Observe
 }
 
-// acting are the configs whose deletions count for cycles in a namespace.
-func (s *State) acting(namespace string) (acting []*matcher) {
-	for cs := range s.holdingIn(namespace) {
-		if !cs.mayAct() {
-			continue
-		}
-		if cs.matches == nil {
-			cs.matches = newMatcher(cs)
-		}
-		acting = append(acting, cs.matches)
-	}
-	return acting
+// actors are the configs whose deletions count for cycles.
+type actors struct {
+	*State
+	// counts says which of the stored configs do.
+	counts func(*configState) bool
+	// also is one that isn't stored and does, with its claims; nil for none.
+	also   *configState
+	claims claims
 }
 
-// waitsFor are the Services for whose recovery pods behind a Service would be deleted: add tells of one of these pods.
-func (s *State) waitsFor(service types.NamespacedName, add func(on sets.Set[string], p *Pod)) []string {
+// acting are those of the stored configs that may act.
+func (s *State) acting() *actors { return &actors{State: s, counts: (*configState).mayAct} }
+
+// serves says whether the pod stands behind a Service that one of them watches.
+func (a *actors) serves(p *podState) bool {
+	serves := func(cs *configState) bool {
+		for name := range cs.Services {
+			if a.stands(p, name) {
+				return true
+			}
+		}
+		return false
+	}
+	for cs := range a.holdingIn(p.Namespace) {
+		if a.counts(cs) && serves(cs) {
+			return true
+		}
+	}
+	return a.also != nil && serves(a.also)
+}
+
+// waitsFor are the Services for whose recovery they would delete pods behind a Service.
+func (a *actors) waitsFor(service types.NamespacedName) []string {
 	on := sets.New[string]()
-	for name := range s.backing(service) {
-		if p := s.pods[service.Namespace][name]; p != nil {
-			add(on, p.Pod)
+	for name := range a.backing(service) {
+		if p := a.pods[service.Namespace][name]; p != nil {
+			on.Insert(a.claims.of(p.Pod)...)
+			for c := range a.claimsOn(p.Pod, a.counts) {
+				on.Insert(c.service)
+			}
 		}
 	}
 	return sets.List(on.Delete(service.Name)) // its own pods are told of apart from cycles
@@ -45,26 +64,14 @@ func (s *State) waitsFor(service types.NamespacedName, add func(on sets.Set[stri
 // cycle is a way on which a Service's recovery comes back to it by the deletion of the pod for it: from a Service behind which
 // the pod stands, over pods that these configs would delete, to the Service itself; "" when there is none. It is asked for each
 // deletion: the rules look at what there is when a config is written, and pods, Services and other configs come later.
-func (s *State) cycle(p *podState, service string, configs []*matcher) string {
-	serves := func(m *matcher) bool {
-		for name := range m.Services {
-			if s.stands(p, name) {
-				return true
-			}
-		}
-		return false
-	}
-	if !slices.ContainsFunc(configs, serves) { // hardly any dependent does
+func (a *actors) cycle(p *podState, service string) string {
+	if !a.serves(p) { // hardly any dependent does
 		return ""
 	}
 	next := func(service string) []string {
-		return s.waitsFor(types.NamespacedName{Namespace: p.Namespace, Name: service}, func(on sets.Set[string], p *Pod) {
-			for _, m := range configs {
-				on.Insert(m.of(p)...)
-			}
-		})
+		return a.waitsFor(types.NamespacedName{Namespace: p.Namespace, Name: service})
 	}
-	way := shortestWay(service, next, func(on string) bool { return on != service && s.stands(p, on) })
+	way := shortestWay(service, next, func(on string) bool { return on != service && a.stands(p, on) })
 	if way == nil {
 		return ""
 	}
@@ -95,16 +102,12 @@ func shortestWay(from string, next func(string) []string, end func(string) bool)
 // countCycles finds, for each of the config's Services, the shortest way on which its recovery comes back to it. It goes from
 // each Service to those that it waits for, and so meets nothing but what the config has to do with.
 func (f *forecaster) countCycles(namespace string) {
+	enforcing := &actors{State: f.known, counts: f.enforces, also: f.config, claims: f.claims}
 	waits := map[string][]string{}
 	next := func(service string) []string {
 		on, known := waits[service]
 		if !known {
-			on = f.known.waitsFor(types.NamespacedName{Namespace: namespace, Name: service}, func(on sets.Set[string], p *Pod) {
-				on.Insert(f.config.of(p)...)
-				for c := range f.known.claimsOn(p, f.enforces) {
-					on.Insert(c.service)
-				}
-			})
+			on = enforcing.waitsFor(types.NamespacedName{Namespace: namespace, Name: service})
 			waits[service] = on
 		}
 		return on
@@ -137,55 +140,4 @@ func (s *State) backing(service types.NamespacedName) map[string]endpoint {
 		return svc.backing
 	}
 	return nil
-}
-
-// matcher tells for which Services a config selects a pod. It evaluates the selectors once for all pods that agree in the
-// labels that the selectors read: a config with a hundred Services is judged over ten thousand pods.
-type matcher struct {
-	*configState
-	keys    []string
-	byClass map[string][]string
-	class   []byte
-}
-
-func newMatcher(cs *configState) *matcher {
-	keys := sets.New[string]()
-	for _, selectors := range cs.Services {
-		for _, s := range selectors {
-			requirements, _ := s.Requirements()
-			for _, r := range requirements {
-				keys.Insert(r.Key())
-			}
-		}
-	}
-	return &matcher{configState: cs, keys: sets.List(keys), byClass: map[string][]string{}}
-}
-
-// classesKept bounds what a matcher that stays remembers.
-const classesKept = 1000
-
-// of are the Services on which a pod depends, in order.
-func (m *matcher) of(p *Pod) []string {
-	m.class = m.class[:0]
-	for _, key := range m.keys {
-		value, there := p.Labels[key]
-		if there {
-			m.class = append(m.class, '=')
-		}
-		m.class = append(append(m.class, value...), ',') // neither occurs in a label's value
-	}
-	services, known := m.byClass[string(m.class)]
-	if known {
-		return services
-	}
-	for _, service := range slices.Sorted(maps.Keys(m.Services)) {
-		if m.Selects(service, p) {
-			services = append(services, service)
-		}
-	}
-	if len(m.byClass) >= classesKept {
-		clear(m.byClass)
-	}
-	m.byClass[string(m.class)] = services
-	return services
 }

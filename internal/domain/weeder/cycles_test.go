@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/weeder"
 )
 
@@ -53,6 +54,24 @@ servicesAndDependantSelectors:
 			}
 		})
 	}
+}
+
+// A config that isn't stored waits for itself: api's pods depend on etcd, and etcd's on api.
+func TestForecastItemsTellOfACycleOfTheConfigItself(t *testing.T) {
+	y := newState()
+	for _, p := range []string{"etcd-0", "api-1"} {
+		y.ObservePod(weeder.ReadPod(newPod(p, backOff)), at(0))
+	}
+	y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0:notready"), at(0))
+	y.ObserveSlice(newSlice("api-1", "api", "api-1:notready"), at(0))
+	y.MarkSynced(at(0))
+	wc := newWeederConfig(t, "ns", "new", `
+servicesAndDependantSelectors:
+  etcd: {podSelectors: [{matchLabels: {app: api}}]}
+  api: {podSelectors: [{matchLabels: {app: etcd}}]}
+`)
+	expect(t, "forecast", told(t, y, wc, lifecycle.Active, limit.Builtin(), at(0)),
+		"api of 1: ready false, etcd-0 DependencyCycle\netcd of 1: ready false, api-1 DependencyCycle")
 }
 
 func TestAForecastTellsOfACycle(t *testing.T) {

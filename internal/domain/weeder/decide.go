@@ -78,18 +78,17 @@ func (s *State) openings(p *podState, at Moment) (openings []Opening) {
 		}
 	}
 	slices.SortFunc(windows, compareWindows)
-	acting := s.acting(p.Namespace)
 	for _, w := range windows {
-		openings = append(openings, s.opening(p, w, acting))
+		openings = append(openings, s.opening(p, w))
 	}
 	return openings
 }
 
-// opening is a window as it is to a pod, while these configs act in its namespace.
-func (s *State) opening(p *podState, w *window, acting []*matcher) Opening {
+// opening is a window as it is to a pod.
+func (s *State) opening(p *podState, w *window) Opening {
 	return Opening{
 		Config: w.of.Config, State: w.of.state, Window: w.Window, Backing: s.services[w.key()].backs(p.Pod),
-		Cycle: s.cycle(p, w.Service, acting),
+		Cycle: s.acting().cycle(p, w.Service),
 	}
 }
 
@@ -146,7 +145,7 @@ func (s *State) Revalidate(plan Plan, at Moment) string {
 	if !s.log.fits(decided.record, in.Limit, at.Now) {
 		in.FreeAt = at.Now.Add(pace)
 	}
-	return in.first(s.opening(p, decided.window, s.acting(p.Namespace)), in.excluded, in.held, in.permitted, in.distrusted, in.limited).Message
+	return in.first(s.opening(p, decided.window), in.excluded, in.held, in.permitted, in.distrusted, in.limited).Message
 }
 
 // Confirm says that the API server has just taken the deletion of the pod with this UID. No other follows for that pod.
@@ -222,39 +221,31 @@ func (s *State) Refuse(plan Plan, message string, at Moment) (again time.Time) {
 }
 
 // queue is the order in which pods wait for the cluster-wide limit: who came first goes first.
-type queue struct {
-	order []*podState // by place
-	last  uint64
-}
+type queue []*podState
 
 // ahead is how many wait before the pod; all, for one that doesn't wait yet.
-func (q *queue) ahead(p *podState) int {
-	if p.place == 0 {
-		return len(q.order)
+func (q queue) ahead(p *podState) int {
+	if i := slices.Index(q, p); i >= 0 {
+		return i
 	}
-	i, _ := slices.BinarySearchFunc(q.order, p.place, func(o *podState, place uint64) int { return cmp.Compare(o.place, place) })
-	return i
+	return len(q)
 }
 
 func (q *queue) enter(p *podState) {
-	if p.place == 0 {
-		q.last++
-		p.place = q.last
-		q.order = append(q.order, p)
+	if !slices.Contains(*q, p) {
+		*q = append(*q, p)
 	}
 }
 
 func (q *queue) leave(p *podState) {
-	if p.place != 0 {
-		i := q.ahead(p)
-		q.order = slices.Delete(q.order, i, i+1)
-		p.place = 0
+	if i := slices.Index(*q, p); i >= 0 {
+		*q = slices.Delete(*q, i, i+1)
 	}
 }
 
 // heads are the first to go.
-func (q *queue) heads(most int) (pods []types.NamespacedName) {
-	for _, p := range q.order[:min(most, len(q.order))] {
+func (q queue) heads(most int) (pods []types.NamespacedName) {
+	for _, p := range q[:min(most, len(q))] {
 		pods = append(pods, p.Key())
 	}
 	return pods

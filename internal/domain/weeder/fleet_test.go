@@ -82,7 +82,7 @@ func (f *fleet) restart() {
 		f.answer()
 	}
 	sum, _ := f.state.Summary(f.wc.UID, f.at())
-	f.wc.Status = storedStatus(sum)
+	f.wc.Status = sum.WeederConfigStatus
 	for _, p := range f.pods {
 		p.seen = false
 	}

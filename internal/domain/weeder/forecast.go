@@ -105,8 +105,9 @@ func (s *State) forecast(wc *v1alpha1.WeederConfig, limits limit.Limits, at Mome
 	if err != nil {
 		return Forecast{}
 	}
-	f := &forecaster{known: s, config: newMatcher(&configState{Config: c}), stored: s.named[c.Key()], at: at, state: state, sharing: sets.New[types.NamespacedName]()}
-	namespaces := s.namespacesOf(f.config.configState)
+	f := &forecaster{known: s, config: &configState{Config: c}, claims: claims{}, stored: s.named[c.Key()], at: at, state: state, sharing: sets.New[types.NamespacedName]()}
+	f.claims.file(f.config)
+	namespaces := s.namespacesOf(f.config)
 	slices.Sort(namespaces)
 	f.Namespaces, f.Services, f.Limit = len(namespaces), len(namespaces)*len(c.Services), limits.MaxPodDeletionsPerMinute
 	if state != nil {
@@ -125,21 +126,19 @@ func (s *State) forecast(wc *v1alpha1.WeederConfig, limits limit.Limits, at Mome
 type forecaster struct {
 	Forecast
 	known  *State
-	config *matcher
+	config *configState
+	claims claims       // of the config
 	stored *configState // nil when none of its name is stored
 	at     Moment
 	// state of the config for the items; nil leaves them out.
 	state *lifecycle.State
 	// planned counts the items' deletions for open windows so far.
 	planned int
-	// act are the configs in force, and this one, once somebody asks; for the namespace that is looked at.
-	act     []*matcher
 	sharing sets.Set[types.NamespacedName]
 }
 
 // namespace looks at the Services of a namespace, and once at each of its pods that depends on one.
 func (f *forecaster) namespace(namespace string) {
-	f.act = nil
 	services, open := map[string]*ServiceForecast{}, map[string]*Window{}
 	for name := range f.config.Services {
 		key := types.NamespacedName{Namespace: namespace, Name: name}
@@ -152,7 +151,7 @@ func (f *forecaster) namespace(namespace string) {
 	var looping []*podState
 	statefulSets, selected := sets.New[Workload](), 0
 	for p := range f.known.near(namespace, slices.Concat(slices.Collect(maps.Values(f.config.Services))...)) {
-		on := f.config.of(p.Pod)
+		on := f.claims.of(p.Pod)
 		if len(on) == 0 {
 			continue
 		}
@@ -237,18 +236,10 @@ func (f *forecaster) countSharing(p *podState) {
 // enforces: another config does. What only observes is judged itself when it begins to.
 func (f *forecaster) enforces(cs *configState) bool { return !cs.Observe && cs.Key() != f.config.Key() }
 
-// acting are the configs in force in the namespace that is looked at, and this one. Few reviews find an open window, and
-// need them.
-func (f *forecaster) acting(namespace string) []*matcher {
-	if f.act == nil {
-		f.act = []*matcher{f.config}
-		for cs := range f.known.holdingIn(namespace) {
-			if cs.Key() != f.config.Key() && cs.mayAct() {
-				f.act = append(f.act, newMatcher(cs))
-			}
-		}
-	}
-	return f.act
+// acting are the configs in force, and this one.
+func (f *forecaster) acting() *actors {
+	others := func(cs *configState) bool { return cs.Key() != f.config.Key() && cs.mayAct() }
+	return &actors{State: f.known, counts: others, also: f.config, claims: f.claims}
 }
 
 // countDeletions asks the planner, as if the config were admitted and enforced, for the windows that would be open. It leaves out
@@ -260,9 +251,9 @@ func (f *forecaster) countDeletions(looping []*podState, open map[string]*Window
 	}
 	enforcing := *f.config.Config
 	enforcing.Observe = false
-	t := &trial{State: f.known, acting: f.acting, config: &enforcing, state: lifecycle.Active, at: Moment{Now: f.at.Now}, windows: fresh}
+	t := &trial{actors: f.acting(), config: &enforcing, state: lifecycle.Active, at: Moment{Now: f.at.Now}, windows: fresh}
 	for _, p := range looping {
-		if plan := t.plan(p, f.config.of(p.Pod)); plan.Delete != nil {
+		if plan := t.plan(p, f.claims.of(p.Pod)); plan.Delete != nil {
 			sample.Add(&f.WouldDelete, &f.WouldDeletePodNames, p.Namespace, "/", p.Name)
 		}
 	}

@@ -54,14 +54,14 @@ func TestARestartForgetsNoDeletionThatTheStatusHasNoRoomFor(t *testing.T) {
 	expect(t, "spent", fmt.Sprint(sum.Spent.LastMinute, sum.Spent.LastDeletion.Sub(noon), sum.Spent.Unlisted.From.Sub(noon), sum.Spent.Unlisted.To.Sub(noon), sum.Spent.Unlisted.Repeats), "25 24s 0s 4s 0")
 
 	pods := []*weeder.Pod{crashing("api-00r", "set00", 2*second), crashing("api-old", "set99", -time.Minute)}
-	after := restarted(t, spec, storedStatus(sum), 10*second, pods...)
+	after := restarted(t, spec, sum.WeederConfigStatus, 10*second, pods...)
 	expect(t, "one that is older than all of them", decide(after, "api-old", 10*second), "delete")
 	expect(t, "one that may replace the first of them", decide(after, "api-00r", 10*second), "Cooldown")
 	expect(t, "it, later", decide(after, "api-00r", 26*second), "delete again")
 	sum, _ = after.Summary("wc-uid", at(27*second))
 	expect(t, "unlisted now", fmt.Sprint(sum.Spent.Unlisted.From.Sub(noon), sum.Spent.Unlisted.To.Sub(noon)), "0s 7s") // of others' it is known to a second
 
-	third := restarted(t, spec, storedStatus(sum), 30*second, crashing("api-01r", "set01", 2*second))
+	third := restarted(t, spec, sum.WeederConfigStatus, 30*second, crashing("api-01r", "set01", 2*second))
 	expect(t, "after another restart", decide(third, "api-01r", 30*second), "delete again")
 }
 
@@ -80,7 +80,7 @@ func TestARestartForgetsNoRepeatThatTheStatusHasNoRoomFor(t *testing.T) {
 	}
 	sum, _ := before.Summary("wc-uid", at(22*second))
 	expect(t, "repeats", sum.Spent.Unlisted.Repeats, 1)
-	after := restarted(t, spec, storedStatus(sum), 30*second, crashing("api-third", "bad", 25*second), crashing("api-old", "old", -time.Minute))
+	after := restarted(t, spec, sum.WeederConfigStatus, 30*second, crashing("api-third", "bad", 25*second), crashing("api-old", "old", -time.Minute))
 	expect(t, "one that may be the third", decide(after, "api-third", time.Minute), "MaxRepeatsPerOwner")
 	expect(t, "one that can't be", decide(after, "api-old", time.Minute), "delete")
 }
@@ -103,8 +103,8 @@ func TestAFailedDeletionMakesNoOtherUnlisted(t *testing.T) {
 		y.Failed(types.UID(name + "-uid"))
 	}
 	sum, _ := y.Summary("wc-uid", at(25*second))
-	expect(t, "listed, unlisted", fmt.Sprint(len(sum.Recent), sum.Spent.Unlisted.From.IsZero()), "20 true")
-	expect(t, "the oldest", sum.Recent[19].Pod, "api-00")
+	expect(t, "listed, unlisted", fmt.Sprint(len(sum.RecentDeletions), sum.Spent.Unlisted == nil), "20 true")
+	expect(t, "the oldest", sum.RecentDeletions[19].Pod, "api-00")
 }
 
 func TestRepeatsThatTheStatusHasNoRoomForAreEverybodys(t *testing.T) {
@@ -276,7 +276,7 @@ servicesAndDependantSelectors:
 	}
 	writes := func(y *weeder.State) {
 		sum, _ := y.Summary("wc-uid", at(2*second))
-		wc.Status = storedStatus(sum)
+		wc.Status = sum.WeederConfigStatus
 		y.ObserveConfig(compiled(t, wc), lifecycle.Active, at(2*second))
 	}
 	y := start()
@@ -287,9 +287,9 @@ servicesAndDependantSelectors:
 	y.ObservePod(weeder.ReadPod(newPod("etcd-0", readySince(0))), at(3*second))
 	expect(t, "once the window is open again", decide(y, "api-1", 3*second), "MaxDeletionsPerWatch")
 	sum, _ := y.Summary("wc-uid", at(3*second))
-	expect(t, "windows", sum.Active, 2)
+	expect(t, "windows", sum.ActiveWindows, 2)
 	sum, _ = y.Summary("wc-uid", at(2*time.Minute))
-	expect(t, "windows when they are over", sum.Active, 0)
+	expect(t, "windows when they are over", sum.ActiveWindows, 0)
 }
 
 func TestNothingIsDeletedBeforeItIsKnownWhatOthersDid(t *testing.T) {
@@ -333,8 +333,8 @@ func TestAWindowIsTheSameByEverybodysClock(t *testing.T) {
 	before.ObservePod(weeder.ReadPod(newPod("etcd-0", readySince(0))), by(at(0), -apart))
 	before.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0"), by(at(0), -apart))
 	sum, _ := before.Summary("wc-uid", by(at(second), -apart))
-	expect(t, "opened, by its own clock", sum.Windows[0].Opened.Sub(noon), -apart)
-	expect(t, "opened, as stored", sum.Windows[0].Stored(sum.Windows[0].Opened).Sub(noon), 0)
+	expect(t, "opened, by its own clock", before.TakeOpened()[0].Opened.Sub(noon), -apart)
+	expect(t, "opened, as stored", sum.Windows[0].Time.Sub(noon), 0)
 
 	st := v1alpha1.WeederConfigStatus{Windows: []v1alpha1.RecoveryWindow{{
 		Recovery: v1alpha1.Recovery{Namespace: "ns", Service: "etcd", Time: metav1.NewTime(noon)}, Until: metav1.NewTime(noon.Add(30 * time.Minute)), Deleted: 3,
@@ -348,8 +348,8 @@ func TestAWindowIsTheSameByEverybodysClock(t *testing.T) {
 	after.ObserveConfig(compiled(t, wc), lifecycle.Active, later)
 	after.MarkSynced(later)
 	sum, _ = after.Summary("wc-uid", later)
-	expect(t, "ends, by its own clock", sum.Windows[0].Ends.Sub(noon), 30*time.Minute+apart)
-	expect(t, "ends, as stored", sum.Windows[0].Stored(sum.Windows[0].Ends).Sub(noon), 30*time.Minute)
+	expect(t, "ends, by its own clock", after.TakeOpened()[0].Ends.Sub(noon), 30*time.Minute+apart)
+	expect(t, "ends, as stored", sum.Windows[0].Until.Sub(noon), 30*time.Minute)
 	expect(t, "deleted", sum.Windows[0].Deleted, 3)
 }
 
@@ -386,18 +386,18 @@ func TestAClockThatIsSetBackHidesNoDeletionFromTheNextProcess(t *testing.T) {
 	y.MarkSynced(ahead(20 * second))
 	wc.Status.RecentDeletions = append([]v1alpha1.PodDeletion{listed(20)}, wc.Status.RecentDeletions[:19]...)
 	y.ObserveConfig(compiled(t, wc), lifecycle.Active, at(21*second))
-	sum, _ := y.Recorded("wc-uid", at(21*second))
-	expect(t, "the latest that another did", sum.Recent[0].Pod, "other-20")
+	st, _ := y.Recorded("wc-uid", at(21*second))
+	expect(t, "the latest that another did", st.RecentDeletions[0].Pod, "other-20")
 
 	y.ObservePod(crashing("api-1", "set", -time.Minute), at(22*second))
 	recoverEtcd(y, 22*second)
 	expect(t, "our own", decide(y, "api-1", 23*second), "delete")
-	sum, _ = y.Recorded("wc-uid", at(23*second))
-	expect(t, "written down before it is done", sum.Recent[0].Pod, "api-1")
-	expect(t, "and then", sum.Recent[1].Pod, "other-20")
-	expect(t, "the latest deletion", sum.Spent.LastDeletion.Sub(noon), 23*second)
+	st, _ = y.Recorded("wc-uid", at(23*second))
+	expect(t, "written down before it is done", st.RecentDeletions[0].Pod, "api-1")
+	expect(t, "and then", st.RecentDeletions[1].Pod, "other-20")
+	expect(t, "the latest deletion", st.Spent.LastDeletion.Sub(noon), 23*second)
 
-	after := restarted(t, forHalfAnHour, storedStatus(sum), 24*second, crashing("api-2", "set", 24*second))
+	after := restarted(t, forHalfAnHour, st, 24*second, crashing("api-2", "set", 24*second))
 	expect(t, "its replacement, for the next process", decide(after, "api-2", 24*second), "Cooldown")
 }
 

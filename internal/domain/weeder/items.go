@@ -66,7 +66,7 @@ func (f *forecaster) service(key types.NamespacedName) (*ServiceForecast, *Windo
 		s.Endpoints, s.Ready = true, svc.ready(f.config.AllReady)
 	}
 	if s.Ready {
-		if since, age, known := f.known.recovery(f.config.configState, key, f.at); known {
+		if since, age, known := f.known.recovery(f.config, key, f.at); known {
 			s.ReadySince = &since
 			if age > -f.config.WatchDuration { // else that clock tells nothing
 				window.Trigger, window.Opened = since, f.at.Now.Add(-max(0, age))
@@ -118,10 +118,10 @@ func (f *forecaster) items(namespace string, looping []*podState, services map[s
 // try notes what becomes of pods when windows are open, and gives how many would be deleted. Before are the deletions that
 // take their place under the cluster-wide limit first.
 func (f *forecaster) try(looping []*podState, open map[string]*Window, before int, services map[string]*ServiceForecast) (deleted int) {
-	t := &trial{State: f.known, acting: f.acting, config: f.config.Config, state: *f.state, at: f.at, windows: open, limit: f.Limit,
+	t := &trial{actors: f.acting(), config: f.config.Config, state: *f.state, at: f.at, windows: open, limit: f.Limit,
 		free: func(deleted int) time.Time { return f.known.log.free(f.Limit, before+deleted, f.at.Now) }}
 	for _, p := range looping {
-		for service, pod := range f.config.made(t.plan(p, f.config.of(p.Pod))) {
+		for service, pod := range f.config.made(t.plan(p, f.claims.of(p.Pod))) {
 			services[service].Pods = append(services[service].Pods, pod)
 		}
 	}
@@ -180,9 +180,7 @@ func (i *Items) Settle(c *Config, plans map[types.NamespacedName]Plan) {
 // trial plans crash-looping pods one after the other for windows that are open or might be, as Decide would, and remembers
 // what each deletion takes. It changes nothing.
 type trial struct {
-	*State
-	// acting are the configs whose deletions count for cycles, this one among them.
-	acting func(namespace string) []*matcher
+	*actors
 	config *Config
 	state  lifecycle.State
 	at     Moment
@@ -207,7 +205,7 @@ func (t *trial) plan(p *podState, services []string) Plan {
 	for _, name := range services {
 		if w := t.windows[name]; w != nil {
 			backing := t.services[types.NamespacedName{Namespace: p.Namespace, Name: name}].backs(p.Pod)
-			in.Openings = append(in.Openings, Opening{Config: t.config, State: t.state, Window: *w, Backing: backing, Cycle: t.cycle(p, name, t.acting(p.Namespace))})
+			in.Openings = append(in.Openings, Opening{Config: t.config, State: t.state, Window: *w, Backing: backing, Cycle: t.cycle(p, name)})
 		}
 	}
 	plan := PlanPod(in)

@@ -159,27 +159,43 @@ func (c claims) unfile(cs *configState) {
 	}
 }
 
+// on are the claims on a pod.
+func (c claims) on(p *Pod) iter.Seq[claim] {
+	return func(yield func(claim) bool) {
+		look := func(l label) bool {
+			for _, cl := range c[l] {
+				if cl.selector.Matches(labels.Set(p.Labels)) && !yield(cl) {
+					return false
+				}
+			}
+			return true
+		}
+		if len(c) == 0 || !look(label{}) {
+			return
+		}
+		for key, value := range p.Labels {
+			if !look(label{key, value}) || !look(label{key, anyValue}) {
+				return
+			}
+		}
+	}
+}
+
+// of are the Services on which a pod depends by these claims, in order.
+func (c claims) of(p *Pod) (services []string) {
+	for cl := range c.on(p) {
+		services = append(services, cl.service)
+	}
+	slices.Sort(services)
+	return slices.Compact(services)
+}
+
 // claimsOn are the claims on a pod of stored configs that count.
 func (s *State) claimsOn(p *Pod, counts func(*configState) bool) iter.Seq[claim] {
 	return func(yield func(claim) bool) {
 		for _, in := range []string{p.Namespace, everywhere} {
-			filed := s.scopes[in].claims
-			look := func(l label) bool {
-				for _, cl := range filed[l] {
-					if counts(cl.configState) && cl.selector.Matches(labels.Set(p.Labels)) && s.holds(cl.configState, p.Namespace) && !yield(cl) {
-						return false
-					}
-				}
-				return true
-			}
-			if len(filed) == 0 {
-				continue
-			}
-			if !look(label{}) {
-				return
-			}
-			for key, value := range p.Labels {
-				if !look(label{key, value}) || !look(label{key, anyValue}) {
+			for cl := range s.scopes[in].claims.on(p) {
+				if counts(cl.configState) && s.holds(cl.configState, p.Namespace) && !yield(cl) {
 					return
 				}
 			}

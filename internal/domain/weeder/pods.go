@@ -21,8 +21,6 @@ type podState struct {
 	confirmed bool
 	// holds are why it wasn't deleted when it was decided on last, for each open window.
 	holds []Hold
-	// place in the queue, zero while it doesn't wait for the cluster-wide limit.
-	place uint64
 }
 
 // ObservePod takes in a pod as the API server has it and gives the pods to decide on, mostly none or this one. Older news

@@ -1,6 +1,7 @@
 package weeder_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -46,7 +47,7 @@ func TestARefusedEvictionIsAskedForAgainWhileTheWindowLasts(t *testing.T) {
 
 	expect(t, "asked again", refused(t, y, "api-1", 6*second), noon.Add(11*second))
 	sum, _ := y.Summary("wc-uid", at(6*second))
-	expect(t, "pods counted as held back, each once", sum.Skipped["PodDisruptionBudget"], 1)
+	expect(t, "pods counted as held back, each once", fmt.Sprint(sum.Skipped), "[{PodDisruptionBudget 1}]")
 	expect(t, "deletions", sum.Deleted, 0)
 
 	if again := refused(t, y, "api-1", 55*second); !again.IsZero() {

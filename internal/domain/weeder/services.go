@@ -173,12 +173,10 @@ func (s *State) ForgetNamespace(name string, uid types.UID) {
 		return
 	}
 	delete(s.namespaces, name)
-	for _, cs := range s.configs {
-		if cs.Namespaces != nil {
-			s.narrow(cs)
-			maps.DeleteFunc(cs.inherited.byService, func(key types.NamespacedName, _ Window) bool { return key.Namespace == name })
-			s.touch(cs)
-		}
+	for _, cs := range s.scopes[everywhere].configs {
+		s.narrow(cs)
+		maps.DeleteFunc(cs.inherited.byService, func(key types.NamespacedName, _ Window) bool { return key.Namespace == name })
+		s.touch(cs)
 	}
 }
 

@@ -123,7 +123,7 @@ func (s *State) SetLimits(limits limit.Limits) (due []types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.limits = limits
-	return s.queue.heads(len(s.queue.order))
+	return s.queue.heads(len(s.queue))
 }
 
 // Due are all pods to decide on, for a replica that begins to lead.

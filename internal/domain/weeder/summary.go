@@ -7,26 +7,20 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
 // Summary is the present state of one config.
 type Summary struct {
-	// Services counts those of the config that there are, Named all that it names, in all namespaces that it holds in.
-	Services, Named int
-	// Active counts the open windows; Windows are up to sample.Size of them, those with the most deletions, by name.
-	Active  int
-	Windows []Window
-	// Last is the latest window that opened; its Service is "" when none ever did.
-	Last    Window
-	Deleted int64
-	// Skipped counts the pods that were held back in a window at least once, by reason.
-	Skipped map[Reason]int64
-	// Recent are up to sample.Size deletions, the newest first; Spent tells of the others.
-	Recent []Record
-	Spent  Spent
+	// WeederConfigStatus has all that is counted, as it is stored: times are by the API server's clock, in whole seconds. Windows are up to
+	// sample.Size of those that are open, the ones with the most deletions, by name; RecentDeletions as many deletions, the newest first.
+	v1alpha1.WeederConfigStatus
+	// Named counts all Services that the config names, in all namespaces that it holds in.
+	Named int
 	// Held counts the pods that are held back now, by reason, with one message each.
 	Held map[Reason]HoldCount
 }
@@ -41,9 +35,9 @@ type HoldCount struct {
 func (s *State) Summary(uid types.UID, at Moment) (sum Summary, ok bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if sum, ok = s.recorded(uid, at); ok {
-		sum.Held = s.configs[uid].holds()
-		sum.Services, sum.Named = s.there(s.configs[uid])
+	if sum.WeederConfigStatus, ok = s.recorded(uid, at); ok {
+		there, named := s.there(s.configs[uid])
+		sum.Services, sum.Named, sum.Held = int32(there), named, s.configs[uid].holds()
 	}
 	return sum, ok
 }
@@ -61,30 +55,47 @@ func (s *State) there(cs *configState) (there, named int) {
 	return there, named
 }
 
-// Recorded is a config's Summary without whom it holds back, and which Services there are: both may be thousands.
-func (s *State) Recorded(uid types.UID, at Moment) (sum Summary, ok bool) {
+// Recorded is what is counted of a config, without which Services there are: that may be thousands. Ok is false when it isn't known.
+func (s *State) Recorded(uid types.UID, at Moment) (st v1alpha1.WeederConfigStatus, ok bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.recorded(uid, at)
 }
 
-func (s *State) recorded(uid types.UID, at Moment) (sum Summary, ok bool) {
+func (s *State) recorded(uid types.UID, at Moment) (st v1alpha1.WeederConfigStatus, ok bool) {
 	cs := s.configs[uid]
 	if cs == nil {
-		return Summary{}, false
+		return st, false
 	}
-	sum = Summary{
-		Last: cs.last, Deleted: cs.deleted, Skipped: maps.Clone(cs.skipped),
-		Recent: cs.recent(), Spent: cs.spent(at), Windows: s.awaited(cs, at.Now),
-	}
+	windows := s.awaited(cs, at.Now)
 	for w := range s.windowsOf(cs) {
 		if w.open(at.Now) {
-			sum.Windows = append(sum.Windows, w.Window)
+			windows = append(windows, w.Window)
 		}
 	}
-	sum.Active, sum.Windows = len(sum.Windows), busiest(sum.Windows)
-	return sum, true
+	st = v1alpha1.WeederConfigStatus{ActiveWindows: int32(len(windows)), Deleted: cs.deleted, RecentDeletions: cs.recent(), Spent: cs.spent(at)}
+	for _, w := range busiest(windows) {
+		window := v1alpha1.RecoveryWindow{Recovery: w.recovery(), Until: seconds(w.Stored(w.Ends)), Deleted: int32(w.Deleted)}
+		if !w.LastDeletion.IsZero() {
+			window.LastDeletion = new(seconds(w.Stored(w.LastDeletion)))
+		}
+		st.Windows = append(st.Windows, window)
+	}
+	for _, reason := range slices.Sorted(maps.Keys(cs.skipped)) {
+		st.Skipped = append(st.Skipped, v1alpha1.SkippedPods{Reason: string(reason), Count: cs.skipped[reason]})
+	}
+	if cs.last.Service != "" {
+		st.LastTriggered = new(cs.last.recovery())
+	}
+	return st, true
 }
+
+func (w *Window) recovery() v1alpha1.Recovery {
+	return v1alpha1.Recovery{Namespace: w.Namespace, Service: w.Service, Time: seconds(w.Stored(w.Opened))}
+}
+
+// seconds is a time as the API stores it: one that has more would differ from what is stored at each look.
+func seconds(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
 
 // holds counts whom a config holds back; each reason's message is about the first of them.
 func (cs *configState) holds() map[Reason]HoldCount {
@@ -136,23 +147,6 @@ type totals struct {
 	unlisted *Record
 }
 
-// Unlisted are deletions of which only this is known. Times are by the API server's clock.
-type Unlisted struct {
-	From, To time.Time
-	// Repeats is before how many of one lineage at most each was.
-	Repeats int
-}
-
-// Spent says in numbers what Summary.Recent has no room for.
-type Spent struct {
-	// LastMinute counts the deletions of the minute up to LastDeletion, which is by the API server's clock. It is zero when none is
-	// known.
-	LastMinute   int
-	LastDeletion time.Time
-	// Unlisted are those of the hour up to LastDeletion that aren't in Recent.
-	Unlisted Unlisted
-}
-
 // remember takes in a deletion. One of our own is the latest of all, whatever time it is by our clock: as the first of them it would
 // be dropped at once, and would be missing in the status before it is done. Those of others are known before our own, and the API
 // server's clock tells their order: ours may have been set since some of them were taken over.
@@ -175,19 +169,22 @@ func (t *totals) hour() records {
 }
 
 // recent are the latest deletions, as many as a status lists, the newest first.
-func (t *totals) recent() (recent []Record) {
+func (t *totals) recent() (recent []v1alpha1.PodDeletion) {
 	for _, r := range slices.Backward(t.log[max(0, len(t.log)-sample.Size):]) {
-		recent = append(recent, *r)
+		recent = append(recent, v1alpha1.PodDeletion{
+			Time: seconds(r.Server), Namespace: r.Namespace, Pod: r.Pod, PodUID: string(r.UID), Owner: r.Owner, Service: r.Service, Repeats: int32(len(r.Before)),
+		})
 	}
 	return recent
 }
 
-func (t *totals) spent(at Moment) (s Spent) {
+// spent says in numbers what recent has no room for; nil when no deletion is known.
+func (t *totals) spent(at Moment) *v1alpha1.SpentBudgets {
 	if len(t.log) == 0 {
-		return Spent{}
+		return nil
 	}
 	hour, last := t.hour(), t.log[len(t.log)-1]
-	s.LastDeletion = last.Server
+	s := &v1alpha1.SpentBudgets{LastDeletion: seconds(last.Server)}
 	for _, r := range slices.Concat(hour, t.lastMinute) {
 		if !r.inherited && last.At.Sub(r.At) < pace {
 			s.LastMinute++
@@ -197,9 +194,15 @@ func (t *totals) spent(at Moment) (s Spent) {
 	if u := t.unlisted; u != nil && u.counts(last.At) {
 		unlisted = append(records{u}, unlisted...)
 	}
-	for _, r := range unlisted {
-		s.Unlisted.From, s.Unlisted.To = earlier(s.Unlisted.From, r.Server), later(s.Unlisted.To, at.stored(r.At))
-		s.Unlisted.Repeats = max(s.Unlisted.Repeats, len(r.Before))
+	if len(unlisted) == 0 {
+		return s
 	}
+	var from, to time.Time
+	repeats := 0
+	for _, r := range unlisted {
+		from, to = earlier(from, r.Server), later(to, at.stored(r.At))
+		repeats = max(repeats, len(r.Before))
+	}
+	s.Unlisted = &v1alpha1.UnlistedDeletions{From: seconds(from), To: seconds(to), Repeats: int32(repeats)}
 	return s
 }

@@ -36,8 +36,8 @@ func TestSummary(t *testing.T) {
 	sum, ok := y.Summary("wc-uid", at(0))
 	expect(t, "known", ok, true)
 	expect(t, "Services named", sum.Named, 1)
-	expect(t, "active", sum.Active, 0)
-	expect(t, "last", sum.Last.Service, "")
+	expect(t, "active", sum.ActiveWindows, 0)
+	expect(t, "last", sum.LastTriggered == nil, true)
 	y.TakeDirty()
 
 	for _, k := range recoverEtcd(y, 0) {
@@ -49,14 +49,14 @@ func TestSummary(t *testing.T) {
 	expect(t, "dirty when nothing is new", fmt.Sprint(y.TakeDirty()), "[]")
 
 	sum, _ = y.Summary("wc-uid", at(3*second))
-	expect(t, "active", sum.Active, 1)
+	expect(t, "active", sum.ActiveWindows, 1)
 	expect(t, "window", sum.Windows[0].Deleted, 2)
-	expect(t, "last deletion", sum.Windows[0].LastDeletion, noon.Add(second))
-	expect(t, "last", sum.Last.Opened, noon)
+	expect(t, "last deletion", sum.Windows[0].LastDeletion.Time, noon.Add(second))
+	expect(t, "last", sum.LastTriggered.Time.Time, noon)
 	expect(t, "deleted", sum.Deleted, 2)
-	expect(t, "skipped", fmt.Sprint(sum.Skipped), "map[NoController:2]")
+	expect(t, "skipped", fmt.Sprint(sum.Skipped), "[{NoController 2}]")
 	expect(t, "held", fmt.Sprint(sum.Held), "map[NoController:{2 ns/api-c: no controller owns it, so nothing would replace it}]")
-	expect(t, "recent", sum.Recent[0].Pod+" "+sum.Recent[1].Pod+" "+sum.Recent[1].Owner, "api-b api-a ReplicaSet/api")
+	expect(t, "recent", sum.RecentDeletions[0].Pod+" "+sum.RecentDeletions[1].Pod+" "+sum.RecentDeletions[1].Owner, "api-b api-a ReplicaSet/api")
 
 	y.ForgetPod(key("api-d"), "api-d-uid")
 	sum, _ = y.Summary("wc-uid", at(4*second))
@@ -64,10 +64,23 @@ func TestSummary(t *testing.T) {
 	y.Expire(at(2 * time.Minute))
 	sum, _ = y.Summary("wc-uid", at(2*time.Minute))
 	expect(t, "held, after the window", len(sum.Held), 0)
-	expect(t, "active, after the window", sum.Active, 0)
-	expect(t, "skipped, after the window", fmt.Sprint(sum.Skipped), "map[NoController:2]")
+	expect(t, "active, after the window", sum.ActiveWindows, 0)
+	expect(t, "skipped, after the window", fmt.Sprint(sum.Skipped), "[{NoController 2}]")
 	if _, ok := y.Summary("another", at(0)); ok {
 		t.Error("a config that isn't known is summed up")
+	}
+}
+
+// What has more than seconds would differ from what is stored at each look.
+func TestAStatusTellsTimesInWholeSeconds(t *testing.T) {
+	y := watchingEtcd(t, etcdForAPI, newPod("api-a", backOff))
+	recoverEtcd(y, 0)
+	expect(t, "api-a", decide(y, "api-a", second+400*time.Millisecond), "delete")
+	st, _ := y.Recorded("wc-uid", at(2*second))
+	for what, got := range map[string]time.Time{
+		"the last deletion of the window": st.Windows[0].LastDeletion.Time, "that of all": st.Spent.LastDeletion.Time, "the deletion": st.RecentDeletions[0].Time.Time,
+	} {
+		expect(t, what, got, noon.Add(second))
 	}
 }
 
@@ -95,41 +108,11 @@ func TestAtMostTwentyOfEverything(t *testing.T) {
 		}
 	}
 	sum, _ := y.Summary("wc-uid", at(second))
-	expect(t, "windows", sum.Active, 30)
+	expect(t, "windows", sum.ActiveWindows, 30)
 	expect(t, "sampled", len(sum.Windows), 20)
 	expect(t, "the busiest", sum.Windows[0].Namespace+" "+sum.Windows[19].Namespace, "ns00 ns19")
-	expect(t, "recent", len(sum.Recent), 20)
+	expect(t, "recent", len(sum.RecentDeletions), 20)
 	expect(t, "deleted", sum.Deleted, 30*31/2)
-}
-
-// storedStatus is what a controller writes from a summary.
-func storedStatus(sum weeder.Summary) v1alpha1.WeederConfigStatus {
-	st := v1alpha1.WeederConfigStatus{Deleted: sum.Deleted}
-	for _, w := range sum.Windows {
-		rw := v1alpha1.RecoveryWindow{Recovery: v1alpha1.Recovery{Namespace: w.Namespace, Service: w.Service, Time: metav1.NewTime(w.Opened.Truncate(second))}, Until: metav1.NewTime(w.Ends), Deleted: int32(w.Deleted)}
-		if !w.LastDeletion.IsZero() {
-			last := metav1.NewTime(w.LastDeletion.Truncate(second))
-			rw.LastDeletion = &last
-		}
-		st.Windows = append(st.Windows, rw)
-	}
-	if sum.Last.Service != "" {
-		st.LastTriggered = &v1alpha1.Recovery{Namespace: sum.Last.Namespace, Service: sum.Last.Service, Time: metav1.NewTime(sum.Last.Opened.Truncate(second))}
-	}
-	for reason, n := range sum.Skipped {
-		st.Skipped = append(st.Skipped, v1alpha1.SkippedPods{Reason: string(reason), Count: n})
-	}
-	for _, r := range sum.Recent {
-		st.RecentDeletions = append(st.RecentDeletions, v1alpha1.PodDeletion{Time: metav1.NewTime(r.Server.Truncate(second)), Namespace: r.Namespace, Pod: r.Pod, PodUID: string(r.UID), Owner: r.Owner, Service: r.Service, Repeats: int32(len(r.Before))})
-	}
-	if s := sum.Spent; !s.LastDeletion.IsZero() {
-		st.Spent = &v1alpha1.SpentBudgets{LastMinute: int32(s.LastMinute), LastDeletion: metav1.NewTime(s.LastDeletion.Truncate(second))}
-		if u := s.Unlisted; !u.To.IsZero() {
-			st.Spent.Unlisted = &v1alpha1.UnlistedDeletions{From: metav1.NewTime(u.From.Truncate(second)), To: metav1.NewTime(u.To.Truncate(second)), Repeats: int32(u.Repeats)}
-		}
-	}
-	st.ActiveWindows = int32(sum.Active)
-	return st
 }
 
 // What one process did holds the next one back just as much.
@@ -147,7 +130,7 @@ func TestARestartForgetsNoLimit(t *testing.T) {
 	}
 	sum, _ := before.Summary("wc-uid", at(5*second))
 	expect(t, "deleted before", sum.Deleted, 30)
-	wc.Status = storedStatus(sum)
+	wc.Status = sum.WeederConfigStatus
 
 	after := weeder.NewState(limits, "autohealer-system")
 	after.ObservePod(weeder.ReadPod(newPod("etcd-0", readySince(-second))), at(5*second))
@@ -170,9 +153,9 @@ func TestARestartForgetsNoLimit(t *testing.T) {
 	expect(t, "the rest", fmt.Sprint(verdicts), "map[MaxDeletionsPerWatch:16 delete:4 read live:1]")
 	sum, _ = after.Summary("wc-uid", at(25*second))
 	expect(t, "deleted after", sum.Deleted, 35)
-	expect(t, "skipped after", fmt.Sprint(sum.Skipped), "map[Cooldown:1 MaxDeletionsPerWatch:16 NoController:1]")
-	expect(t, "recent after", len(sum.Recent), 20)
-	if !slices.IsSortedFunc(sum.Recent, func(a, b weeder.Record) int { return b.At.Compare(a.At) }) {
+	expect(t, "skipped after", fmt.Sprint(sum.Skipped), "[{Cooldown 1} {MaxDeletionsPerWatch 16} {NoController 1}]")
+	expect(t, "recent after", len(sum.RecentDeletions), 20)
+	if !slices.IsSortedFunc(sum.RecentDeletions, func(a, b v1alpha1.PodDeletion) int { return b.Time.Compare(a.Time.Time) }) {
 		t.Error("the recent deletions aren't sorted")
 	}
 }
@@ -263,6 +246,6 @@ func TestOfTwoRecoveriesInOneSecondTheLastIsTheOneThatCameLater(t *testing.T) {
 		y.ObservePod(weeder.ReadPod(newPod(service+"-0", readySince(0))), seen)
 		y.ObserveSlice(newSlice(service+"-1", service, service+"-0"), seen)
 		sum, _ := y.Summary("wc-uid", seen)
-		expect(t, "last", sum.Last.Service, service)
+		expect(t, "last", sum.LastTriggered.Service, service)
 	}
 }

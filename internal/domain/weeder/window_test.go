@@ -405,7 +405,7 @@ func TestAWindowEndsWithItsServicesReadiness(t *testing.T) {
 	expect(t, "due while it is down", names(y.ObservePod(weeder.ReadPod(newPod("api-2", backOff)), at(12*second))), "")
 	expect(t, "decision while it is down", decide(y, "api-2", 12*second), "")
 	sum, _ := y.Summary("wc-uid", at(12*second))
-	expect(t, "windows while it is down", sum.Active, 0)
+	expect(t, "windows while it is down", sum.ActiveWindows, 0)
 	expect(t, "next end", y.Expire(at(12*second)), time.Time{})
 	expect(t, "due when it recovers", names(recoverEtcd(y, 34*second)), "api-1 api-2")
 	for _, name := range []string{"api-1", "api-2"} {

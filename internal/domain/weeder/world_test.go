@@ -190,7 +190,7 @@ func (w *world) restart() {
 	}
 	for name, wc := range w.configs {
 		sum, _ := w.state.Summary(wc.UID, w.at())
-		wc.Status = storedStatus(sum)
+		wc.Status = sum.WeederConfigStatus
 		w.firstSight(name)
 	}
 	w.restarted = true

@@ -5,12 +5,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,7 +26,8 @@ type Informers struct {
 	Cache  client.Reader
 	Weeder *weeder.State
 
-	tally tally
+	changes atomic.Int64 // that the watch of ProbeConfigs told of
+	counted atomic.Pointer[counted]
 }
 
 // byAddress is the index of Services by what Addresses gives.
@@ -46,7 +49,11 @@ func (i *Informers) Follow(ctx context.Context, c cache.Cache) error {
 	if err != nil {
 		return fmt.Errorf("watch ProbeConfigs: %w", err)
 	}
-	return i.tally.follow(configs)
+	changed := func() { i.changes.Add(1) }
+	_, err = configs.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { changed() }, UpdateFunc: func(_, _ any) { changed() }, DeleteFunc: func(any) { changed() },
+	})
+	return err
 }
 
 // Namespaces that a selector selects.
@@ -141,15 +148,6 @@ func ReadAutoscaler(hpa *autoscalingv2.HorizontalPodAutoscaler) Autoscaler {
 		a.Name = owner.Kind + "/" + owner.Name
 	}
 	return a
-}
-
-// Counts over all configs.
-func (i *Informers) Counts(ctx context.Context) (Counts, error) {
-	if sum, known := i.tally.counts(); known {
-		return sum, nil
-	}
-	configs, err := i.Configs(ctx, metav1.NamespaceAll)
-	return CountsOf(configs), err
 }
 
 // Configs of a namespace.

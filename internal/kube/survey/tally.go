@@ -1,11 +1,10 @@
 package survey
 
 import (
-	"sync"
+	"context"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
@@ -16,75 +15,37 @@ type Counts struct{ Probed, ScaledDown int }
 // CountsOf adds up configs.
 func CountsOf(configs []v1alpha1.ProbeConfig) (sum Counts) {
 	for i := range configs {
-		sum.add(countsOf(&configs[i]), 1)
+		pc := &configs[i]
+		if pc.Status.Targets == nil {
+			continue
+		}
+		sum.ScaledDown += int(pc.Status.Targets.ScaledDown)
+		if pc.Spec.Mode != v1alpha1.Observe && !meta.IsStatusConditionFalse(pc.Status.Conditions, v1alpha1.ConditionAccepted) {
+			sum.Probed += int(pc.Status.Targets.Probed)
+		}
 	}
 	return sum
 }
 
-func (c *Counts) add(of Counts, times int) {
-	c.Probed += of.Probed * times
-	c.ScaledDown += of.ScaledDown * times
+// counted are the counts after so many changes of ProbeConfigs.
+type counted struct {
+	Counts
+	changes int64
 }
 
-func countsOf(pc *v1alpha1.ProbeConfig) (c Counts) {
-	t := pc.Status.Targets
-	if t == nil {
-		return c
+// Counts over all configs. They are added up once after each change, and not for each review, where the watch of ProbeConfigs tells of changes.
+func (i *Informers) Counts(ctx context.Context) (Counts, error) {
+	changes := i.changes.Load()
+	if last := i.counted.Load(); last != nil && last.changes == changes {
+		return last.Counts, nil
 	}
-	c.ScaledDown = int(t.ScaledDown)
-	if pc.Spec.Mode != v1alpha1.Observe && !meta.IsStatusConditionFalse(pc.Status.Conditions, v1alpha1.ConditionAccepted) {
-		c.Probed = int(t.Probed)
+	configs, err := i.Configs(ctx, metav1.NamespaceAll)
+	if err != nil {
+		return Counts{}, err
 	}
-	return c
-}
-
-// tally follows an informer of ProbeConfigs, so that a review needn't add up all there are.
-type tally struct {
-	synced func() bool
-	mu     sync.Mutex
-	of     map[types.NamespacedName]Counts
-	sum    Counts
-}
-
-// follow begins to count; the informer may have begun before.
-func (t *tally) follow(informer interface {
-	AddEventHandler(toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error)
-}) error {
-	registered, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(object any) { t.note(object, false) }, UpdateFunc: func(_, object any) { t.note(object, false) },
-		DeleteFunc: func(object any) { t.note(object, true) },
-	})
-	if err == nil {
-		t.synced = registered.HasSynced
+	sum := CountsOf(configs)
+	if changes > 0 {
+		i.counted.Store(&counted{sum, changes})
 	}
-	return err
-}
-
-func (t *tally) note(object any, gone bool) {
-	if left, isTombstone := object.(toolscache.DeletedFinalStateUnknown); isTombstone {
-		object = left.Obj
-	}
-	pc, isConfig := object.(*v1alpha1.ProbeConfig)
-	if !isConfig {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	key := types.NamespacedName{Namespace: pc.Namespace, Name: pc.Name}
-	t.sum.add(t.of[key], -1)
-	delete(t.of, key)
-	if is := countsOf(pc); !gone && is != (Counts{}) {
-		if t.of == nil {
-			t.of = map[types.NamespacedName]Counts{}
-		}
-		t.of[key] = is
-		t.sum.add(is, 1)
-	}
-}
-
-// counts are those of all configs; not known before all of them were heard of.
-func (t *tally) counts() (sum Counts, known bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.sum, t.synced != nil && t.synced()
+	return sum, nil
 }

@@ -1,19 +1,35 @@
 package survey
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
 
-// TestATallyIsWhatAllConfigsAddUpTo, whatever becomes of them, and isn't believed before all of them were heard of.
-func TestATallyIsWhatAllConfigsAddUpTo(t *testing.T) {
-	synced := false
-	tallied := tally{synced: func() bool { return synced }}
+// shelf is a cache of ProbeConfigs; lists counts how often it was asked.
+type shelf struct {
+	client.Reader
+	configs map[string]*v1alpha1.ProbeConfig
+	lists   int
+}
+
+func (s *shelf) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	s.lists++
+	for _, pc := range s.configs {
+		list.(*v1alpha1.ProbeConfigList).Items = append(list.(*v1alpha1.ProbeConfigList).Items, *pc)
+	}
+	return nil
+}
+
+// TestCountsAreWhatAllConfigsAddUpTo, whatever becomes of them, and are added up once for all reviews between two changes.
+func TestCountsAreWhatAllConfigsAddUpTo(t *testing.T) {
+	stored := &shelf{configs: map[string]*v1alpha1.ProbeConfig{}}
+	informers := &Informers{Cache: stored}
 	config := func(name string, probed, down int32, change func(*v1alpha1.ProbeConfig)) *v1alpha1.ProbeConfig {
 		pc := &v1alpha1.ProbeConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
 		pc.Status.Targets = &v1alpha1.TargetCounts{Probed: probed, ScaledDown: down}
@@ -22,7 +38,6 @@ func TestATallyIsWhatAllConfigsAddUpTo(t *testing.T) {
 		}
 		return pc
 	}
-	stored := map[string]*v1alpha1.ProbeConfig{}
 	for i, step := range []struct {
 		*v1alpha1.ProbeConfig
 		gone bool
@@ -39,25 +54,28 @@ func TestATallyIsWhatAllConfigsAddUpTo(t *testing.T) {
 		{config("a", 12, 3, nil), true, "{0 1}"},
 		{config("b", 5, 1, nil), true, "{0 0}"},
 	} {
-		if stored[step.Name] = step.ProbeConfig; step.gone {
-			delete(stored, step.Name)
+		if stored.configs[step.Name] = step.ProbeConfig; step.gone {
+			delete(stored.configs, step.Name)
 		}
-		var object any = step.ProbeConfig
-		if i == 7 { // a watch that was cut off missed it
-			object = toolscache.DeletedFinalStateUnknown{Key: "ns/b", Obj: step.ProbeConfig}
+		informers.changes.Add(1)
+		for range 3 {
+			if sum, err := informers.Counts(t.Context()); fmt.Sprint(sum) != step.want || err != nil {
+				t.Errorf("step %d: %v (%v), want %s", i, sum, err, step.want)
+			}
 		}
-		tallied.note(object, step.gone)
-		var all []v1alpha1.ProbeConfig
-		for _, pc := range stored {
-			all = append(all, *pc)
-		}
-		sum, known := tallied.counts()
-		if fmt.Sprint(sum) != step.want || CountsOf(all) != sum || known {
-			t.Errorf("step %d: %v, known %v, all add up to %v; want %s", i, sum, known, CountsOf(all), step.want)
+		if stored.lists != i+1 {
+			t.Errorf("step %d: they were added up %d times", i, stored.lists)
 		}
 	}
-	synced = true
-	if _, known := tallied.counts(); !known {
-		t.Error("isn't known once all were heard of")
+}
+
+func TestCountsOfAFileAreAddedUpEachTime(t *testing.T) {
+	stored := &shelf{configs: map[string]*v1alpha1.ProbeConfig{}}
+	informers := &Informers{Cache: stored}
+	for want := range 3 {
+		if sum, err := informers.Counts(t.Context()); sum.ScaledDown != want || err != nil {
+			t.Errorf("%v (%v), want %d scaled down", sum, err, want)
+		}
+		stored.configs[fmt.Sprint(want)] = &v1alpha1.ProbeConfig{Status: v1alpha1.ProbeConfigStatus{Targets: &v1alpha1.TargetCounts{ScaledDown: 1}}}
 	}
 }
