@@ -1,8 +1,6 @@
 package condition
 
 import (
-	"maps"
-
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
@@ -21,29 +19,27 @@ func (f *Fleet) ObserveSet(set *Set, state lifecycle.State, stored *limit.Openin
 		delete(f.formers, set.Name) // what it left is written down
 	}
 	if was != nil && f.follows && was.breaker.Follow(stored) {
-		f.recountAll(was)
 		f.touch(was)
 	}
 	if was != nil && was.Generation == set.Generation && was.state == state && was.resetID == resetID {
 		return nil
 	}
-	s := newSetState(set.under(f.policy.Types), state, stored, resetID)
+	s := &setState{Set: set.under(f.policy.Types), state: state, resetID: resetID}
+	s.breaker.Follow(stored)
 	touched := names{}
 	if was != nil {
 		s.breaker = was.breaker // the leader's own is never older than the stored one, and a follower's is the stored one
 		s.depart(was.Members, was.departed)
-		maps.Copy(touched, was.matching)
-		f.part(was)
+		touched.put(f.concerned(was)...)
+		f.alike.remove(was)
 	} else if stored == nil {
 		f.inherit(s, at.Now)
 	}
 	f.sets[set.UID] = s
-	f.introduce(s)
+	f.alike.add(s)
 	f.judgeBreaker(s, at)
 	f.touch(s)
-	maps.Copy(touched, s.matching)
-	maps.Copy(touched, s.recorded)
-	maps.Copy(touched, s.tainted) // also by a former set of its name
+	touched.put(f.concerned(s)...)
 	return touched.sorted()
 }
 
@@ -57,8 +53,8 @@ func (f *Fleet) declare(keys []string) {
 	if !news {
 		return
 	}
-	for slot := range f.unreadable.all() {
-		f.recount(f.index.slots[slot])
+	for _, n := range f.index.all(f.index.of(unreadable)) {
+		f.recount(n)
 	}
 }
 
@@ -72,11 +68,12 @@ func (f *Fleet) ForgetSet(uid types.UID, at Moment) (affected []string) {
 	if s == nil {
 		return nil
 	}
-	f.part(s)
+	f.alike.remove(s)
 	f.leave(s, at.Now)
+	f.touch(s)
 	delete(f.sets, uid)
 	delete(f.dirty, uid)
-	return s.recorded.sorted()
+	return f.index.names(f.recorded(s))
 }
 
 // ConfirmOrphan says that a record's set was twice found to be gone; what the record holds is undone.
@@ -118,21 +115,22 @@ func (f *Fleet) SetPolicy(p Policy, at Moment) (affected []string) {
 		for _, s := range f.sets {
 			f.judgeBreaker(s, at)
 		}
-		for _, name := range f.queues.heads() {
-			look.put(name, true)
-		}
+		look.put(f.heads()...)
 	}
 	if p.Precedence != was.Precedence || p.Paused != was.Paused || p.Frozen != was.Frozen {
-		f.lookAtAll(look, was.Frozen)
+		f.lookAtAll(look)
 	}
 	return look.sorted()
 }
 
-// lookAtAll adds the nodes that some set has to do with and, after a freeze, those with a record of sets that nobody knows.
-func (f *Fleet) lookAtAll(look names, wasFrozen bool) {
+// lookAtAll adds the nodes that some set has to do with, and those with a record of sets that nobody knows.
+func (f *Fleet) lookAtAll(look names) {
+	for _, s := range f.sets {
+		look.put(f.concerned(s)...)
+	}
 	for name, n := range f.nodes {
-		if len(n.sets) > 0 || wasFrozen && n.recorded {
-			look.put(name, true)
+		if n.recorded || len(n.holds) > 0 {
+			look.put(name)
 		}
 	}
 }
@@ -151,11 +149,8 @@ func (f *Fleet) readTypesAnew(look names) {
 		if set == s.Set {
 			continue
 		}
-		f.setsBy.remove(s)
 		s.Set = set
-		f.setsBy.add(s)
 		f.touch(s)
-		maps.Copy(look, s.matching)
-		maps.Copy(look, s.tainted)
+		look.put(f.concerned(s)...)
 	}
 }
