@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
@@ -43,19 +44,9 @@ type Fleet struct {
 	past      past
 	formers   map[string]former       // by the names of sets that were deleted
 	waiting   map[*nodeState]struct{} // nodes that are held back
-	woken     names                   // those that may go on, since another left the line
+	woken     sets.Set[string]        // those that may go on, since another left the line
 	dirty     map[types.UID]string    // sets whose status may have changed, and their names
 }
-
-type names map[string]struct{}
-
-func (n names) put(names ...string) {
-	for _, name := range names {
-		n[name] = struct{}{}
-	}
-}
-
-func (n names) sorted() []string { return slices.Sorted(maps.Keys(n)) }
 
 // NewFleet is an empty fleet under these limits that lets nothing be done until MarkSynced.
 func NewFleet(limits limit.Limits) *Fleet {
@@ -63,7 +54,7 @@ func NewFleet(limits limit.Limits) *Fleet {
 		policy: Policy{Limits: limits, Precedence: PrecedenceKey},
 		nodes:  map[string]*nodeState{}, sets: map[types.UID]*setState{},
 		declared: map[string]bool{}, orphans: map[types.UID]bool{}, dirty: map[types.UID]string{}, past: past{taints: map[tainting][]PastTaint{}}, formers: map[string]former{},
-		index: index{by: map[trait]*nodeSet{}}, alike: setIndex{}, counts: newCounts(), gone: newGone(), waiting: map[*nodeState]struct{}{}, woken: names{},
+		index: index{by: map[trait]*nodeSet{}}, alike: setIndex{}, counts: newCounts(), gone: newGone(), waiting: map[*nodeState]struct{}{}, woken: sets.New[string](),
 	}
 }
 
@@ -134,10 +125,7 @@ func (f *Fleet) TakeDirty() []string {
 func (f *Fleet) TakeWoken() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.woken) == 0 {
-		return nil
-	}
-	woken := f.woken.sorted()
+	woken := sets.List(f.woken)
 	clear(f.woken)
 	return woken
 }

@@ -168,7 +168,7 @@ func (f *Fleet) judge(n *nodeState, before, after *Node, at Moment) {
 		for _, s := range f.sets {
 			f.judgeFor(s, n, before, after, at)
 			if s.MaxNodes != nil { // of more nodes it may allow more
-				f.woken.put(f.firstInLine(ownLine(s))...)
+				f.woken.Insert(f.firstInLine(ownLine(s))...)
 			}
 		}
 		return

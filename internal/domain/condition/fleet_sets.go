@@ -2,6 +2,7 @@ package condition
 
 import (
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
@@ -26,11 +27,11 @@ func (f *Fleet) ObserveSet(set *Set, state lifecycle.State, stored *limit.Openin
 	}
 	s := &setState{Set: set.under(f.policy.Types), state: state, resetID: resetID}
 	s.breaker.Follow(stored)
-	touched := names{}
+	touched := sets.New[string]()
 	if was != nil {
 		s.breaker = was.breaker // the leader's own is never older than the stored one, and a follower's is the stored one
 		s.depart(was.Members, was.departed)
-		touched.put(f.concerned(was)...)
+		touched.Insert(f.concerned(was)...)
 		f.alike.remove(was)
 	} else if stored == nil {
 		f.inherit(s, at.Now)
@@ -39,8 +40,8 @@ func (f *Fleet) ObserveSet(set *Set, state lifecycle.State, stored *limit.Openin
 	f.alike.add(s)
 	f.judgeBreaker(s, at)
 	f.touch(s)
-	touched.put(f.concerned(s)...)
-	return touched.sorted()
+	touched.Insert(f.concerned(s)...)
+	return sets.List(touched)
 }
 
 // declare notes keys. Where a record can't be read, the taints of a new one count from now on.
@@ -107,7 +108,7 @@ func (f *Fleet) SetPolicy(p Policy, at Moment) (affected []string) {
 	}
 	was := f.policy
 	f.policy = p
-	look := names{}
+	look := sets.New[string]()
 	if !p.Types.Equal(was.Types) {
 		f.readTypesAnew(look)
 	}
@@ -115,22 +116,22 @@ func (f *Fleet) SetPolicy(p Policy, at Moment) (affected []string) {
 		for _, s := range f.sets {
 			f.judgeBreaker(s, at)
 		}
-		look.put(f.heads()...)
+		look.Insert(f.heads()...)
 	}
 	if p.Precedence != was.Precedence || p.Paused != was.Paused || p.Frozen != was.Frozen {
 		f.lookAtAll(look)
 	}
-	return look.sorted()
+	return sets.List(look)
 }
 
 // lookAtAll adds the nodes that some set has to do with, and those with a record of sets that nobody knows.
-func (f *Fleet) lookAtAll(look names) {
+func (f *Fleet) lookAtAll(look sets.Set[string]) {
 	for _, s := range f.sets {
-		look.put(f.concerned(s)...)
+		look.Insert(f.concerned(s)...)
 	}
 	for name, n := range f.nodes {
 		if n.recorded || len(n.holds) > 0 {
-			look.put(name)
+			look.Insert(name)
 		}
 	}
 }
@@ -143,7 +144,7 @@ func (f *Fleet) Limits() limit.Limits {
 }
 
 // readTypesAnew lets the sets read their members' types by the registry in force, and adds the nodes that this concerns.
-func (f *Fleet) readTypesAnew(look names) {
+func (f *Fleet) readTypesAnew(look sets.Set[string]) {
 	for _, s := range f.sets {
 		set := s.under(f.policy.Types)
 		if set == s.Set {
@@ -151,6 +152,6 @@ func (f *Fleet) readTypesAnew(look names) {
 		}
 		s.Set = set
 		f.touch(s)
-		look.put(f.concerned(s)...)
+		look.Insert(f.concerned(s)...)
 	}
 }

@@ -180,7 +180,7 @@ func (f *Fleet) remember(n *nodeState, now time.Time) {
 // what it sees.
 func (f *Fleet) expire(now time.Time) {
 	if f.gone.expire(now, f.policy.Limits.EvictPace) {
-		f.woken.put(f.heads()...)
+		f.woken.Insert(f.heads()...)
 	}
 }
 

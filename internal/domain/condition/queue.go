@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // waiter is a node in the line before a limit. The longest-waiting goes first: whose match had held first.
@@ -55,17 +57,17 @@ func (f *Fleet) firstInLine(line string) (nodes []string) {
 
 // heads are the longest-waiting nodes of every line.
 func (f *Fleet) heads() []string {
-	lines, heads := names{}, names{}
+	lines, heads := sets.New[string](), sets.New[string]()
 	for n := range f.waiting {
 		for _, h := range n.holds {
-			lines.put(h.dimension)
+			lines.Insert(h.dimension)
 		}
 	}
 	delete(lines, "") // where nothing but time is waited for
 	for line := range lines {
-		heads.put(f.firstInLine(line)...)
+		heads.Insert(f.firstInLine(line)...)
 	}
-	return heads.sorted()
+	return sets.List(heads)
 }
 
 // enter puts the node into the lines that its holds are of, and takes it out of the others. The heads of the lines that it left, or in which
@@ -80,7 +82,7 @@ func (f *Fleet) enter(n *nodeState, holds []Hold) {
 		before, waited := was.waitsIn(h.dimension)
 		if place, waits := n.waitsIn(h.dimension); waited && h.dimension != "" && (!waits || byWait(before, place) < 0) {
 			if first := f.firstInLine(h.dimension); len(first) > 0 {
-				f.woken.put(first[0])
+				f.woken.Insert(first[0])
 			}
 		}
 	}
