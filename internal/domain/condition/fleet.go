@@ -54,7 +54,7 @@ func NewFleet(limits limit.Limits) *Fleet {
 		policy: Policy{Limits: limits, Precedence: PrecedenceKey},
 		nodes:  map[string]*nodeState{}, sets: map[types.UID]*setState{},
 		declared: map[string]bool{}, orphans: map[types.UID]bool{}, dirty: map[types.UID]string{}, past: past{taints: map[tainting][]PastTaint{}}, formers: map[string]former{},
-		index: index{by: map[trait]*nodeSet{}}, alike: setIndex{}, counts: newCounts(), gone: newGone(), waiting: map[*nodeState]struct{}{}, woken: sets.New[string](),
+		index: index{by: map[trait]*nodeSet{}}, alike: setIndex{}, counts: newCounts(), gone: gone{}, waiting: map[*nodeState]struct{}{}, woken: sets.New[string](),
 	}
 }
 

@@ -16,45 +16,32 @@ import (
 // gone are nodes that were deleted while taints of ours evicted from them, as autoscalers and repair controllers do with sick nodes. Each
 // counts under the limits until EvictPace has passed since its last taint: else whoever deletes what we evict, as fast as we
 // evict it, would lift every limit.
-type gone struct {
-	nodes  map[types.UID]goneNode
-	counts counts
-}
+type gone map[types.UID]goneNode
 
 type goneNode struct {
 	usage usage
 	until time.Time
 }
 
-func newGone() gone { return gone{nodes: map[types.UID]goneNode{}, counts: newCounts()} }
-
-func (g *gone) put(uid types.UID, of usage, until time.Time) {
-	g.nodes[uid] = goneNode{of, until}
-	g.counts.add(of, 1)
-}
-
-func (g *gone) drop(uid types.UID) {
-	if n, ok := g.nodes[uid]; ok {
-		delete(g.nodes, uid)
-		g.counts.add(n.usage, -1)
-	}
-}
-
 // expire drops what counts no more, and what counts for longer than anything may, since our clock was set back. It says whether there
 // was any.
-func (g *gone) expire(now time.Time, pace time.Duration) (freed bool) {
-	for uid, n := range g.nodes {
-		if !now.Before(n.until) || n.until.After(now.Add(pace)) {
-			g.drop(uid)
-			freed = true
-		}
+func (g gone) expire(now time.Time, pace time.Duration) (freed bool) {
+	was := len(g)
+	maps.DeleteFunc(g, func(_ types.UID, n goneNode) bool { return !now.Before(n.until) || n.until.After(now.Add(pace)) })
+	return len(g) < was
+}
+
+func (g gone) counts() counts {
+	c := newCounts()
+	for _, n := range g {
+		c.add(n.usage, 1)
 	}
-	return freed
+	return c
 }
 
 // claiming counts those that a set of this UID or name had tainted.
-func (g *gone) claiming(s *setState) (nodes int) {
-	for _, n := range g.nodes {
+func (g gone) claiming(s *setState) (nodes int) {
+	for _, n := range g {
 		if n.usage.claims(s) {
 			nodes++
 		}
@@ -172,7 +159,7 @@ func (s *setState) depart(members []Member, departed limit.Memory) {
 func (f *Fleet) remember(n *nodeState, now time.Time) {
 	began := n.Owned.lastEviction(now.Add(f.policy.Limits.EvictPace))
 	f.rememberEviction(limit.Act{UID: n.UID, Name: n.Name, Zone: n.Zone, Began: began}, now)
-	f.gone.drop(n.UID)
+	delete(f.gone, n.UID)
 	f.expire(now)
 }
 
@@ -191,7 +178,7 @@ func (f *Fleet) bury(n *nodeState, now time.Time) {
 	f.expire(now)
 	remains := n.remains(now, f.isDeclared)
 	if until := earlier(remains.last, now).Add(pace); remains.evicts && !remains.last.IsZero() && now.Before(until) {
-		f.gone.put(n.UID, remains, until)
+		f.gone[n.UID] = goneNode{remains, until}
 	}
 }
 

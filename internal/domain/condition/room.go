@@ -12,7 +12,7 @@ func (f *Fleet) room(n *nodeState, at Moment) Room {
 	return func(of Cap, c Claimant, expired time.Time) Gate {
 		switch of {
 		case CapTainted:
-			return f.cap(HeldByLimit, "maxTaintedNodes", f.policy.Limits.MaxTaintedNodes, n, expired, n.usage.repels, func(t *tally) int { return t.repelling })
+			return f.cap(HeldByLimit, "maxTaintedNodes", f.policy.Limits.MaxTaintedNodes, n, expired, n.usage.repels, func(t tally) int { return t.repelling })
 		case CapEvicting:
 			return f.evictRoom(n, expired, at)
 		case CapPlane:
@@ -27,7 +27,7 @@ func (f *Fleet) evictRoom(n *nodeState, expired time.Time, at Moment) Gate {
 	if n.usage.planeReady && f.counts.planeReady <= 1 {
 		return Gate{Reason: HeldByPlane, Message: "it is the last Ready control-plane node", dimension: "plane"}
 	}
-	full := f.cap(HeldByEvictLimit, "maxEvictingNodes", f.policy.Limits.MaxEvictingNodes, n, expired, n.usage.evicts, func(t *tally) int { return t.evicting })
+	full := f.cap(HeldByEvictLimit, "maxEvictingNodes", f.policy.Limits.MaxEvictingNodes, n, expired, n.usage.evicts, func(t tally) int { return t.evicting })
 	if full.Closed() {
 		return full
 	}
@@ -35,7 +35,7 @@ func (f *Fleet) evictRoom(n *nodeState, expired time.Time, at Moment) Gate {
 }
 
 func (f *Fleet) planeRoom(n *nodeState, expired time.Time) Gate {
-	planes := f.counts.planeTainted + f.gone.counts.planeTainted
+	planes := f.counts.planeTainted + f.gone.counts().planeTainted
 	if n.usage.plane && n.usage.any {
 		planes--
 	}
@@ -48,16 +48,17 @@ func (f *Fleet) planeRoom(n *nodeState, expired time.Time) Gate {
 // cap is a cluster-wide limit, which from three zones on also holds in each zone. It counts the other nodes: a node that
 // is itself counted asks only when what counts is a forged claim. The node that asks is one of those that percentages are of, though it
 // be away already: its taint takes nothing more away.
-func (f *Fleet) cap(reason Reason, name string, value limit.Cap, n *nodeState, expired time.Time, itself bool, count func(*tally) int) Gate {
+func (f *Fleet) cap(reason Reason, name string, value limit.Cap, n *nodeState, expired time.Time, itself bool, count func(tally) int) Gate {
 	used := count
 	if itself {
-		used = func(t *tally) int { return count(t) - 1 }
+		used = func(t tally) int { return count(t) - 1 }
 	}
 	itsOwn := 0
 	if n.usage.away {
 		itsOwn = 1
 	}
-	all, past := &f.counts.cluster, count(&f.gone.counts.cluster)
+	gone := f.gone.counts()
+	all, past := f.counts.cluster, count(gone.cluster)
 	nodes := all.counted + itsOwn
 	allowed := value.Of(nodes)
 	if used(all)+past+f.before(name, n, expired) >= allowed {
@@ -67,12 +68,12 @@ func (f *Fleet) cap(reason Reason, name string, value limit.Cap, n *nodeState, e
 	if f.counts.zonesCounted() < 3 {
 		return Gate{}
 	}
-	zone, gone, dimension := f.counts.zone(n.Zone), f.gone.counts.zone(n.Zone), name+"/"+n.Zone
+	zone, dimension := f.counts.zone(n.Zone), name+"/"+n.Zone
 	here := zone.counted + itsOwn
-	past, allowed = count(&gone), value.OfZone(here, nodes)
-	if used(&zone)+past+f.before(dimension, n, expired) >= allowed {
+	past, allowed = count(gone.zone(n.Zone)), value.OfZone(here, nodes)
+	if used(zone)+past+f.before(dimension, n, expired) >= allowed {
 		return Gate{Reason: reason, dimension: dimension,
-			Message: fmt.Sprintf("%s %s allows %d of %d nodes of zone %q, and %d are", name, value.String(), allowed, here, n.Zone, used(&zone)) + deletedSince(past) + unavailable(zone.away-itsOwn)}
+			Message: fmt.Sprintf("%s %s allows %d of %d nodes of zone %q, and %d are", name, value.String(), allowed, here, n.Zone, used(zone)) + deletedSince(past) + unavailable(zone.away-itsOwn)}
 	}
 	return Gate{}
 }
