@@ -15,24 +15,15 @@ import (
 
 // brokenRecords are the records that can't be read and were told of, by node: each is told once, and not with each look. It is safe
 // for concurrent use.
-type brokenRecords struct {
-	mu   sync.Mutex
-	told map[string]string
-}
+type brokenRecords struct{ told sync.Map }
 
 // news says whether a node's record, "" for one that can be read, was not told of yet.
 func (b *brokenRecords) news(node, record string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	if record == "" {
-		delete(b.told, node)
+		b.told.Delete(node)
 		return false
 	}
-	if b.told == nil {
-		b.told = map[string]string{}
-	}
-	was := b.told[node]
-	b.told[node] = record
+	was, _ := b.told.Swap(node, record)
 	return was != record
 }
 

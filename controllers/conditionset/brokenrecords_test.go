@@ -78,7 +78,8 @@ func TestARecordThatCannotBeReadIsToldOnce(t *testing.T) {
 		t.Error("nobody looks at the node that is gone")
 	}
 	reconciled(1)
-	if len(r.Report.broken.told) > 0 {
-		t.Errorf("remembered of what is gone: %v", r.Report.broken.told)
-	}
+	r.Report.broken.told.Range(func(node, record any) bool {
+		t.Errorf("remembered of node %v that is gone: %v", node, record)
+		return true
+	})
 }

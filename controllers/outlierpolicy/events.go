@@ -14,6 +14,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/outlier/ejection"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
 const (
@@ -80,23 +81,16 @@ func (n news) tell(recorder events.EventRecorder, op *v1alpha1.OutlierPolicy, se
 }
 
 func (n news) ejectedNote(hosts []ejection.Host) string {
-	return fmt.Sprintf("Envoys ejected %s: %s.", counted(len(hosts), "host"), listed(hosts, func(h ejection.Host) string {
+	return fmt.Sprintf("Envoys ejected %s: %s.", sample.Count(len(hosts), "host"), listed(hosts, func(h ejection.Host) string {
 		x := n.now.hosts[h]
-		return fmt.Sprintf("%s of %s, by %s", hostText(x.Pod, h.Address), h.Cluster, counted(int(x.Envoys), "Envoy"))
+		return fmt.Sprintf("%s of %s, by %s", hostText(x.Pod, h.Address), h.Cluster, sample.Count(int(x.Envoys), "Envoy"))
 	}))
 }
 
 func (n news) returnedNote(hosts []ejection.Host) string {
-	return fmt.Sprintf("Envoys took back %s: %s.", counted(len(hosts), "host"), listed(hosts, func(h ejection.Host) string {
+	return fmt.Sprintf("Envoys took back %s: %s.", sample.Count(len(hosts), "host"), listed(hosts, func(h ejection.Host) string {
 		return fmt.Sprintf("%s of %s", hostText(n.now.pods[h], h.Address), h.Cluster)
 	}))
-}
-
-func counted(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // hostText names a host by its pod, as people know it.

@@ -250,7 +250,7 @@ func (x *pair) doubt(t *rapid.T) {
 
 // publish has both publish.
 func (x *pair) publish(t *rapid.T) {
-	x.both[1].stale.put(changes{all: true})
+	x.both[1].stale.add("")
 	again, err := x.both[0].publish(t.Context())
 	want, failed := x.both[1].publish(t.Context())
 	if (err == nil) != (failed == nil) || again != want {

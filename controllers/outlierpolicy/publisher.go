@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -57,9 +57,9 @@ type Publisher struct {
 	began time.Time
 
 	mu sync.Mutex
-	// served are the clusters that Envoys may have, by namespace and Service; needs mu, as all below. They stay until their Service is
+	// served are the clusters that Envoys may have, by namespace; needs mu, as all below. They stay until their Service is
 	// gone, or their route. Recorded are those in the record.
-	served   map[string]map[types.NamespacedName]map[outlier.Key]outlier.Protocol
+	served   map[string]map[outlier.Key]outlier.Protocol
 	recorded map[outlier.Key]outlier.Protocol
 	last     *picture
 }
@@ -69,7 +69,7 @@ func NewPublisher(objects cache.Cache, opts Options, live client.Reader, by cloc
 	p := &Publisher{
 		Options: opts, Clock: by, kick: make(chan struct{}, 1), unrecorded: make(chan struct{}, 1), further: make(chan struct{}, 1),
 		watches: kube.NewWatches(objects),
-		served:  map[string]map[types.NamespacedName]map[outlier.Key]outlier.Protocol{}, recorded: map[outlier.Key]outlier.Protocol{},
+		served:  map[string]map[outlier.Key]outlier.Protocol{}, recorded: map[outlier.Key]outlier.Protocol{},
 	}
 	if opts.Clusters != nil {
 		opts.Clusters.Waits = p.waits
@@ -157,12 +157,12 @@ func (p *Publisher) publish(ctx context.Context) (again time.Duration, err error
 	}
 	changed := p.stale.take()
 	if again, err = p.publishOnly(ctx, changed); err != nil {
-		p.stale.put(changed)
+		p.stale.add(changed.UnsortedList()...)
 	}
 	return again, err
 }
 
-func (p *Publisher) publishOnly(ctx context.Context, changed changes) (again time.Duration, err error) {
+func (p *Publisher) publishOnly(ctx context.Context, changed sets.Set[string]) (again time.Duration, err error) {
 	blank, err := p.blank(changed)
 	if err != nil {
 		return 0, err

@@ -90,10 +90,8 @@ func (p *Publisher) unwritten() (add map[outlier.Key]outlier.Protocol, remove []
 	add, all = map[outlier.Key]outlier.Protocol{}, map[outlier.Key]outlier.Protocol{}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, services := range p.served {
-		for _, clusters := range services {
-			maps.Copy(all, clusters)
-		}
+	for _, clusters := range p.served {
+		maps.Copy(all, clusters)
 	}
 	for key, protocol := range all {
 		if recorded, is := p.recorded[key]; !is || recorded != protocol {
@@ -118,10 +116,7 @@ func (p *Publisher) removed(names []string) {
 			continue
 		}
 		of := p.served[key.Service.Namespace]
-		if delete(of[key.Service], key); len(of[key.Service]) == 0 {
-			delete(of, key.Service)
-		}
-		if len(of) == 0 {
+		if delete(of, key); len(of) == 0 {
 			delete(p.served, key.Service.Namespace)
 		}
 		p.stale.add(key.Service.Namespace)
@@ -135,7 +130,11 @@ func (p *Publisher) remember(clusters iter.Seq2[outlier.Key, outlier.Protocol]) 
 	defer p.mu.Unlock()
 	news := false
 	for key, protocol := range clusters {
-		of := p.servedIn(key.Service)
+		of := p.served[key.Service.Namespace]
+		if of == nil {
+			of = map[outlier.Key]outlier.Protocol{}
+			p.served[key.Service.Namespace] = of
+		}
 		if before, is := of[key]; !is || before != protocol {
 			of[key], news = protocol, true
 		}
@@ -153,19 +152,6 @@ func (p *Publisher) changedRecord() {
 	}
 }
 
-// servedIn gives the clusters of a Service, to add to them; it needs mu.
-func (p *Publisher) servedIn(service types.NamespacedName) map[outlier.Key]outlier.Protocol {
-	services := p.served[service.Namespace]
-	if services == nil {
-		services = map[types.NamespacedName]map[outlier.Key]outlier.Protocol{}
-		p.served[service.Namespace] = services
-	}
-	if services[service] == nil {
-		services[service] = map[outlier.Key]outlier.Protocol{}
-	}
-	return services[service]
-}
-
 // missing are the objects without which served clusters would be gone, and that a picture doesn't have in the namespaces that it
 // covers: a cluster's Service, and the route whose own it is. Of a kind of routes that isn't read nothing is missing.
 func (p *Publisher) missing(pic *picture) map[object][]outlier.Key {
@@ -173,11 +159,9 @@ func (p *Publisher) missing(pic *picture) map[object][]outlier.Key {
 	defer p.mu.Unlock()
 	missing := map[object][]outlier.Key{}
 	for namespace := range covered(pic, p.served) {
-		for service, keys := range p.served[namespace] {
-			for key := range keys {
-				if o, is := p.lacks(pic, service, key); is {
-					missing[o] = append(missing[o], key)
-				}
+		for key := range p.served[namespace] {
+			if o, is := p.lacks(pic, key); is {
+				missing[o] = append(missing[o], key)
 			}
 		}
 	}
@@ -185,7 +169,8 @@ func (p *Publisher) missing(pic *picture) map[object][]outlier.Key {
 }
 
 // lacks gives the object that is missing of a served cluster, if there is one.
-func (p *Publisher) lacks(pic *picture, service types.NamespacedName, key outlier.Key) (o object, is bool) {
+func (p *Publisher) lacks(pic *picture, key outlier.Key) (o object, is bool) {
+	service := key.Service
 	if !pic.seen[service] {
 		return object{corev1.SchemeGroupVersion.WithKind("Service"), service}, true
 	}
@@ -196,11 +181,20 @@ func (p *Publisher) lacks(pic *picture, service types.NamespacedName, key outlie
 	return object{kind, types.NamespacedName{Namespace: service.Namespace, Name: key.Route.Name}}, there
 }
 
-// servedOf are the clusters of a Service that Envoys may have.
-func (p *Publisher) servedOf(name types.NamespacedName) map[outlier.Key]outlier.Protocol {
+// servedBy are the clusters that Envoys may have in the namespaces that a picture covers, by Service.
+func (p *Publisher) servedBy(pic *picture) map[types.NamespacedName]map[outlier.Key]outlier.Protocol {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return maps.Clone(p.served[name.Namespace][name])
+	by := map[types.NamespacedName]map[outlier.Key]outlier.Protocol{}
+	for namespace := range covered(pic, p.served) {
+		for key, protocol := range p.served[namespace] {
+			if by[key.Service] == nil {
+				by[key.Service] = map[outlier.Key]outlier.Protocol{}
+			}
+			by[key.Service][key] = protocol
+		}
+	}
+	return by
 }
 
 // protocols of what was told.

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -15,39 +16,28 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 )
 
-// stale is what may have changed since it was translated. What a namespace has, its policies' judgements and its clusters that were
-// removed concern no other namespace, but for Autohealer's own, where the cluster's default is.
+// stale are the namespaces in which something may have changed since they were translated; "" stands for all. What a namespace has, its
+// policies' judgements and its clusters that were removed concern no other namespace, but for Autohealer's own, where the cluster's default is.
 type stale struct {
-	mu      sync.Mutex
-	changes changes // needs mu
+	mu         sync.Mutex
+	namespaces sets.Set[string] // needs mu
 }
 
-// changes are namespaces, or all.
-type changes struct {
-	all        bool
-	namespaces map[string]bool
-}
-
-// add a namespace.
-func (s *stale) add(namespace string) { s.put(changes{namespaces: map[string]bool{namespace: true}}) }
-
-// put changes to those that are there.
-func (s *stale) put(more changes) {
+func (s *stale) add(namespaces ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.changes.namespaces == nil {
-		s.changes.namespaces = map[string]bool{}
+	if s.namespaces == nil {
+		s.namespaces = sets.New[string]()
 	}
-	s.changes.all = s.changes.all || more.all
-	maps.Copy(s.changes.namespaces, more.namespaces)
+	s.namespaces.Insert(namespaces...)
 }
 
-// take gives all changes, which are the caller's then. What it reads afterwards is at least as new.
-func (s *stale) take() changes {
+// take gives all of them, which are the caller's then. What it reads afterwards is at least as new.
+func (s *stale) take() sets.Set[string] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	taken := s.changes
-	s.changes = changes{}
+	taken := s.namespaces
+	s.namespaces = nil
 	return taken
 }
 
@@ -62,14 +52,14 @@ func (p *Publisher) routed(object any) {
 	case client.Object:
 		p.stale.add(o.GetNamespace())
 	default:
-		p.stale.put(changes{all: true})
+		p.stale.add("")
 	}
 	p.changed()
 }
 
 // blank is a picture without policies, of the namespaces that are to be translated. Those are all when what concerns all of them is
 // no longer as it was in the last picture.
-func (p *Publisher) blank(changed changes) (*picture, error) {
+func (p *Publisher) blank(changed sets.Set[string]) (*picture, error) {
 	pic := &picture{
 		policies: map[types.NamespacedName]*standing{}, services: map[string][]*corev1.Service{}, seen: map[types.NamespacedName]bool{},
 		routes: p.Routed.Known(), unread: map[string]bool{},
@@ -83,12 +73,12 @@ func (p *Publisher) blank(changed changes) (*picture, error) {
 	if pic.paused, known = p.policies.PausedBy(); !known && p.told == nil {
 		return nil, fmt.Errorf("no Guardrail is read yet")
 	}
-	if p.told == nil || changed.all || changed.namespaces[p.Routed.OwnNamespace] || p.Clock.Since(p.complete) >= atLeast || !pic.goesOnFrom(p.picture()) {
+	if p.told == nil || changed.HasAny("", p.Routed.OwnNamespace) || p.Clock.Since(p.complete) >= atLeast || !pic.goesOnFrom(p.picture()) {
 		return pic, nil
 	}
-	pic.only = changed.namespaces
-	if pic.only == nil {
-		pic.only = map[string]bool{}
+	pic.only = map[string]bool{}
+	for namespace := range changed {
+		pic.only[namespace] = true
 	}
 	return pic, nil
 }

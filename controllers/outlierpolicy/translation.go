@@ -68,7 +68,7 @@ func (p *Publisher) keep(pic *picture, told map[outlier.Key]actuate.Cluster) {
 	for namespace := range covered(pic, p.told) {
 		for key, before := range p.told[namespace] {
 			_, is := next[namespace][key]
-			if _, has := p.served[namespace][key.Service][key]; has && !is {
+			if _, has := p.served[namespace][key]; has && !is {
 				add(key, before)
 			}
 		}
@@ -94,10 +94,10 @@ func covered[V any](pic *picture, all map[string]V) iter.Seq[string] {
 // translate is what Envoys are to be told of the namespaces that a picture covers. A process that has told nothing yet takes what it finds as told by the one before,
 // whatever is paused since: else detection would end with each restart during an incident.
 func (p *Publisher) translate(pic *picture, world outlier.World) []actuate.Cluster {
-	clusters := make([]actuate.Cluster, 0, len(world.Services))
+	clusters, servedBy := make([]actuate.Cluster, 0, len(world.Services)), p.servedBy(pic)
 	for _, svc := range world.Services {
 		name := client.ObjectKeyFromObject(svc)
-		served := p.servedOf(name)
+		served := servedBy[name]
 		for _, a := range pic.index.Assign(svc, slices.Collect(maps.Keys(served))) {
 			before, was := p.told[svc.Namespace][a.Key]
 			if _, may := served[a.Key]; a.Policy != nil && a.Policy.Doubtful && p.told != nil && !was && !may {

@@ -67,19 +67,8 @@ func (c *Conditions) claim(ctx context.Context, target *unstructured.Unstructure
 	if text == before {
 		return target, nil
 	}
-	path := annotationPath(v1alpha1.AnnotationOwnedConditions)
-	operations := []operation{{"test", "/metadata/uid", target.GetUID()}}
-	switch {
-	case target.GetAnnotations() == nil:
-		operations = append(operations, operation{"test", "/metadata/annotations", nil},
-			operation{"add", "/metadata/annotations", map[string]string{v1alpha1.AnnotationOwnedConditions: text}})
-	case !had:
-		operations = append(operations, operation{"test", path, nil}, operation{"add", path, text})
-	case text == "":
-		operations = append(operations, operation{"test", path, before}, operation{Op: "remove", Path: path})
-	default:
-		operations = append(operations, operation{"test", path, before}, operation{"add", path, text})
-	}
+	operations := append([]operation{{"test", "/metadata/uid", target.GetUID()}},
+		annotationOperations(v1alpha1.AnnotationOwnedConditions, target.GetAnnotations() != nil, before, had, text)...)
 	patch, err := json.Marshal(operations)
 	if err != nil {
 		return target, fmt.Errorf("build the record of %s: %w", target.GetName(), err)

@@ -18,7 +18,6 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/hold"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
 	"github.com/resourcestack/autohealer/internal/guard"
-	"github.com/resourcestack/autohealer/internal/kube"
 )
 
 // AdmittedChecks is a HealthCheckRegistration that the rules admitted.
@@ -128,15 +127,7 @@ func (c *Conditions) coveredBy(ctx context.Context, w ConditionWrite, reg *regis
 	}) {
 		return fmt.Errorf("condition %s of %s for HealthCheckRegistration %s: %w", w.Step.Condition.Type, w.Target.GetName(), reg.Name, ErrNotValidated)
 	}
-	kind := v1alpha1.GroupVersion.WithKind("HealthCheckRegistration")
-	err := c.Current.Check(ctx, kind, types.NamespacedName{Name: reg.Name}, reg.UID, reg.Generation)
-	switch {
-	case errors.Is(err, kube.ErrSuperseded):
-		return &Unconfirmed{reg.UID, fmt.Errorf("%w: %w", ErrStale, err)}
-	case err != nil:
-		return &Unconfirmed{reg.UID, err}
-	}
-	return nil
+	return confirm(ctx, c.Current, "HealthCheckRegistration", types.NamespacedName{Name: reg.Name}, reg.UID, reg.Generation)
 }
 
 // mostTries at a write while others write the same status all the time; then the target is planned anew.

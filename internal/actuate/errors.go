@@ -1,12 +1,18 @@
 package actuate
 
 import (
+	"context"
 	"errors"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/kube"
 )
 
 var (
@@ -33,6 +39,23 @@ func (u *Unconfirmed) Error() string { return u.Err.Error() }
 
 // Unwrap gives the cause.
 func (u *Unconfirmed) Unwrap() error { return u.Err }
+
+// Current checks live, just before an act, that a policy still is what was admitted.
+type Current interface {
+	Check(ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName, uid types.UID, generation int64) error
+}
+
+// confirm asks whether a policy still is what was admitted; else it is Unconfirmed, and stale where something else took its place.
+func confirm(ctx context.Context, current Current, kind string, key types.NamespacedName, uid types.UID, generation int64) error {
+	err := current.Check(ctx, v1alpha1.GroupVersion.WithKind(kind), key, uid, generation)
+	if errors.Is(err, kube.ErrSuperseded) {
+		err = fmt.Errorf("%w: %w", ErrStale, err)
+	}
+	if err != nil {
+		return &Unconfirmed{uid, err}
+	}
+	return nil
+}
 
 // Certain says whether a failed write surely changed nothing: it wasn't sent, or the API server refused it. After anything else, a
 // time-out or a lost connection, only a live read can tell.

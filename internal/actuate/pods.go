@@ -3,7 +3,6 @@ package actuate
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -19,7 +18,6 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/weeder"
 	"github.com/resourcestack/autohealer/internal/guard"
-	"github.com/resourcestack/autohealer/internal/kube"
 )
 
 // AdmittedWeeder is a WeederConfig that the rules admitted.
@@ -104,14 +102,7 @@ func (p *Pods) covered(ctx context.Context, plan weeder.Plan, v AdmittedWeeder) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, answeredWithin)
 	defer cancel()
-	err := p.Current.Check(ctx, v1alpha1.GroupVersion.WithKind("WeederConfig"), d.Key, v.UID(), v.Generation())
-	if errors.Is(err, kube.ErrSuperseded) {
-		err = fmt.Errorf("%w: %w", ErrStale, err)
-	}
-	if err != nil {
-		return &Unconfirmed{d.Config, err}
-	}
-	return nil
+	return confirm(ctx, p.Current, "WeederConfig", d.Key, v.UID(), v.Generation())
 }
 
 // remove deletes or evicts the pod with this UID, in the state that was judged: one that recovered meanwhile stays.

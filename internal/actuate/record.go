@@ -9,10 +9,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/internal/domain/limit"
@@ -73,8 +71,7 @@ func (r *Record) Begin(ctx context.Context, act limit.Act, window time.Duration,
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	since := act.Began.Add(-window)
-	lost := func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
-	return retry.OnError(retry.DefaultBackoff, lost, func() error {
+	return unlessLost(func() error {
 		stored, acts, err := r.read(ctx)
 		if err != nil {
 			return err
@@ -112,13 +109,7 @@ func (r *Record) others(acts []limit.Act) (others []limit.Act) {
 }
 
 func (r *Record) read(ctx context.Context) (stored *corev1.ConfigMap, acts []limit.Act, err error) {
-	stored = &corev1.ConfigMap{}
-	if err := r.Reader.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: r.Name}, stored); err != nil {
-		if apierrors.IsNotFound(err) {
-			return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-				Namespace: r.Namespace, Name: r.Name, Labels: map[string]string{"app.kubernetes.io/name": "autohealer"},
-			}}, nil, nil
-		}
+	if stored, err = readConfigMap(ctx, r.Reader, r.Namespace, r.Name); err != nil {
 		return nil, nil, fmt.Errorf("read ConfigMap %s/%s, which records what limits count: %w", r.Namespace, r.Name, err)
 	}
 	for uid, text := range stored.Data {
@@ -132,7 +123,7 @@ func (r *Record) read(ctx context.Context) (stored *corev1.ConfigMap, acts []lim
 	return stored, acts, nil
 }
 
-func (r *Record) write(ctx context.Context, stored *corev1.ConfigMap, acts []limit.Act) (err error) {
+func (r *Record) write(ctx context.Context, stored *corev1.ConfigMap, acts []limit.Act) error {
 	stored.Data = map[string]string{}
 	for _, a := range acts {
 		text, err := json.Marshal(noted{a.Name, a.Zone, metav1.NewTime(a.Began)})
@@ -141,12 +132,7 @@ func (r *Record) write(ctx context.Context, stored *corev1.ConfigMap, acts []lim
 		}
 		stored.Data[string(a.UID)] = string(text)
 	}
-	if stored.ResourceVersion == "" {
-		err = r.Writer.Create(ctx, stored)
-	} else {
-		err = r.Writer.Update(ctx, stored)
-	}
-	if err != nil {
+	if err := writeConfigMap(ctx, r.Writer, stored); err != nil {
 		return fmt.Errorf("write ConfigMap %s/%s, which records what limits count: %w", r.Namespace, r.Name, err)
 	}
 	return nil

@@ -21,7 +21,6 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/hold"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/guard"
-	"github.com/resourcestack/autohealer/internal/kube"
 )
 
 // AdmittedProber is a ProbeConfig that the rules admitted.
@@ -99,14 +98,7 @@ func (s *Scales) admitted(ctx context.Context, c ScaleChange, v AdmittedProber) 
 	if !v.Enforces() || v.UID() != c.Config.UID || v.Generation() != c.Config.Generation {
 		return &Unconfirmed{c.Config.UID, fmt.Errorf("%s for ProbeConfig %s: %w", c, c.Config.Key(), ErrNotValidated)}
 	}
-	err := s.Current.Check(ctx, v1alpha1.GroupVersion.WithKind("ProbeConfig"), c.Config.Key(), v.UID(), v.Generation())
-	if errors.Is(err, kube.ErrSuperseded) {
-		err = fmt.Errorf("%w: %w", ErrStale, err)
-	}
-	if err != nil {
-		return &Unconfirmed{c.Config.UID, err}
-	}
-	return nil
+	return confirm(ctx, s.Current, "ProbeConfig", c.Config.Key(), v.UID(), v.Generation())
 }
 
 // write carries out a step, each write in the state that the one before it left.

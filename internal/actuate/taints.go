@@ -2,7 +2,6 @@ package actuate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -16,16 +15,10 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/guard"
-	"github.com/resourcestack/autohealer/internal/kube"
 )
 
 // Admitted is a ConditionSet that the rules admitted.
 type Admitted = guard.Validated[*v1alpha1.ConditionSet]
-
-// Current checks live, just before an act, that a policy still is what was admitted.
-type Current interface {
-	Check(ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName, uid types.UID, generation int64) error
-}
 
 // Taints writes node taints together with the record of whose they are.
 type Taints struct {
@@ -81,14 +74,7 @@ func (t *Taints) covered(ctx context.Context, node *condition.Node, step conditi
 	if !ok {
 		return &Unconfirmed{step.Set, fmt.Errorf("%s %s on node %s for ConditionSet %s: %w", step.Verb, step.Key, node.Name, step.SetName, ErrNotValidated)}
 	}
-	kind := v1alpha1.GroupVersion.WithKind("ConditionSet")
-	if err := t.Current.Check(ctx, kind, types.NamespacedName{Name: v.Object().Name}, v.UID(), v.Generation()); err != nil {
-		if errors.Is(err, kube.ErrSuperseded) {
-			err = fmt.Errorf("%w: %w", ErrStale, err)
-		}
-		return &Unconfirmed{step.Set, err}
-	}
-	return nil
+	return confirm(ctx, t.Current, "ConditionSet", types.NamespacedName{Name: v.Object().Name}, v.UID(), v.Generation())
 }
 
 // recorded says whether the record has what a step undoes: a claim of its key or, for a step that only forgets what is

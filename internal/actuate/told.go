@@ -12,10 +12,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
@@ -70,8 +66,7 @@ func (t *ToldClusters) Read(ctx context.Context) (map[outlier.Key]outlier.Protoc
 // Change has clusters added to the record, or their protocols changed, and others taken out of it. All are all that are told now, for a record that is gone or
 // can't be read.
 func (t *ToldClusters) Change(ctx context.Context, add map[outlier.Key]outlier.Protocol, remove []outlier.Key, all map[outlier.Key]outlier.Protocol) error {
-	lost := func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
-	return retry.OnError(retry.DefaultBackoff, lost, func() error {
+	return unlessLost(func() error {
 		stored, err := t.stored(ctx)
 		if err != nil {
 			return err
@@ -99,15 +94,8 @@ func (t *ToldClusters) Change(ctx context.Context, add map[outlier.Key]outlier.P
 	})
 }
 
-// stored is the ConfigMap; without a resource version when there is none.
 func (t *ToldClusters) stored(ctx context.Context) (*corev1.ConfigMap, error) {
-	stored := &corev1.ConfigMap{}
-	err := t.Reader.Get(ctx, types.NamespacedName{Namespace: t.Namespace, Name: toldName}, stored)
-	if apierrors.IsNotFound(err) {
-		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-			Namespace: t.Namespace, Name: toldName, Labels: map[string]string{"app.kubernetes.io/name": "autohealer"},
-		}}, nil
-	}
+	stored, err := readConfigMap(ctx, t.Reader, t.Namespace, toldName)
 	if err != nil {
 		return nil, fmt.Errorf("read ConfigMap %s/%s: %w", t.Namespace, toldName, err)
 	}
@@ -123,12 +111,7 @@ func (t *ToldClusters) write(ctx context.Context, stored *corev1.ConfigMap, name
 		stored.BinaryData = map[string][]byte{}
 	}
 	stored.BinaryData[toldKey] = folded
-	if stored.ResourceVersion == "" {
-		err = t.Writer.Create(ctx, stored)
-	} else {
-		err = t.Writer.Update(ctx, stored)
-	}
-	if err != nil {
+	if err := writeConfigMap(ctx, t.Writer, stored); err != nil {
 		return fmt.Errorf("write ConfigMap %s/%s: %w", t.Namespace, toldName, err)
 	}
 	return nil

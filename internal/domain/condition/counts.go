@@ -6,12 +6,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
-// footprint is what a node counts for under the limits: what it is known to carry together with what is in flight to it.
-type footprint struct {
+// usage is what a node counts for under the limits: what it is known to carry together with what is in flight to it.
+type usage struct {
 	// counted: it is one of the N that percentages are of. away: it would be one, if it were available.
 	counted, away bool
 	// plane: a control-plane node; planeReady: one that serves.
@@ -19,20 +17,27 @@ type footprint struct {
 	zone              string
 	// any taint of ours; one that keeps pods away; one that evicts.
 	any, repels, evicts bool
-	// taintedAt and evictedAt are when a taint of ours was last set, and when one last became NoExecute.
-	taintedAt, evictedAt time.Time
-	sets                 []claimer
+	// last is when a taint of ours was set, or became NoExecute, for the last time.
+	last time.Time
+	// sets have a claim on a taint of the node; past are those of its history.
+	sets []setRef
+	past []types.UID
 }
 
-// claimer is a set that has a claim on a taint of the node.
-type claimer struct {
+// setRef is a set as a record names it.
+type setRef struct {
 	uid  types.UID
 	name string
 }
 
 // claims counts what a former set of the same name did, too: the present one takes it over.
-func (p footprint) claims(s *setState) bool {
-	return slices.ContainsFunc(p.sets, func(c claimer) bool { return c.uid == s.UID || c.name == s.Name })
+func (u usage) claims(s *setState) bool {
+	return slices.ContainsFunc(u.sets, func(c setRef) bool { return c.uid == s.UID || c.name == s.Name })
+}
+
+// records says whether the record has an entry of the set, also only a past one.
+func (u usage) records(set types.UID) bool {
+	return slices.ContainsFunc(u.sets, func(c setRef) bool { return c.uid == set }) || slices.Contains(u.past, set)
 }
 
 // inFlight is a write of ours.
@@ -44,105 +49,64 @@ type inFlight struct {
 	since   time.Time
 }
 
-// footprint of the node. What a record that can't be read says is unknown, so that the taints of all keys that a set ever
+// currentUsage of the node. What a record that can't be read says is unknown, so that the taints of all keys that a set ever
 // declared count.
-func (n *nodeState) footprint(declared func(key string) bool) footprint {
+func (n *nodeState) currentUsage(declared func(key string) bool) usage {
 	worker := !n.Deleting && !n.ControlPlane
-	p := footprint{counted: worker && n.Available, away: worker && !n.Available, zone: n.Zone,
+	u := usage{counted: worker && n.Available, away: worker && !n.Available, zone: n.Zone,
 		plane: n.ControlPlane, planeReady: n.ControlPlane && n.Ready && !n.Deleting}
 	if n.RecordBroken {
 		for _, t := range n.suspects(declared) {
-			p.carry(t.Effect)
+			u.carry(t.Effect)
 		}
 	}
-	p.add(n.Owned, n.Taints)
+	u.add(n.Owned, n.Taints)
 	if n.inFlight != nil {
-		p.add(n.inFlight.owned, n.inFlight.taints)
+		u.add(n.inFlight.owned, n.inFlight.taints)
 	}
-	return p
+	return u
 }
 
-func (p *footprint) add(o Ownership, taints []corev1.Taint) {
+func (u *usage) add(o Ownership, taints []corev1.Taint) {
 	for _, t := range taints {
-		if !o.Owns(t) {
-			continue
+		if o.Owns(t) {
+			u.carry(t.Effect)
 		}
-		p.carry(t.Effect)
 	}
 	for _, t := range o.Taints {
-		p.sets = append(p.sets, claimer{t.Set, t.Name})
-		p.taintedAt = later(p.taintedAt, t.Since.Time)
+		u.sets = append(u.sets, setRef{t.Set, t.Name})
+		u.last = later(u.last, t.Since.Time)
 		if t.EvictSince != nil {
-			p.evictedAt = later(p.evictedAt, t.EvictSince.Time)
+			u.last = later(u.last, t.EvictSince.Time)
 		}
 	}
 	for _, h := range o.History {
+		u.past = append(u.past, h.Set)
 		if h.Evicted != nil {
-			p.evictedAt = later(p.evictedAt, h.Evicted.Time)
+			u.last = later(u.last, h.Evicted.Time)
 		}
 	}
 }
 
-func (p *footprint) carry(effect corev1.TaintEffect) {
-	p.any = true
-	p.repels = p.repels || rank[effect] >= rank[corev1.TaintEffectNoSchedule]
-	p.evicts = p.evicts || effect == corev1.TaintEffectNoExecute
-}
-
-func (n *nodeState) recordNames(set types.UID) bool {
-	return n.Owned.names(set) || n.inFlight != nil && n.inFlight.owned.names(set)
-}
-
-// recordedSets are the sets that the record names, or will once the write in flight is there.
-func (n *nodeState) recordedSets() []types.UID {
-	sets := n.Owned.Sets()
-	if n.inFlight != nil {
-		sets = append(sets, n.inFlight.owned.Sets()...)
-	}
-	return sets
+func (u *usage) carry(effect corev1.TaintEffect) {
+	u.any = true
+	u.repels = u.repels || rank[effect] >= rank[corev1.TaintEffectNoSchedule]
+	u.evicts = u.evicts || effect == corev1.TaintEffectNoExecute
 }
 
 // tally counts the nodes of the cluster or of a zone.
-type tally struct {
-	counted, away, repelling, evicting int
-	// evictions counts when nodes began to evict, in Unix seconds. All are kept, so that a write that failed leaves none.
-	evictions map[int64]int
-}
+type tally struct{ counted, away, repelling, evicting int }
 
-func (t *tally) add(p footprint, n int) {
-	if p.counted {
-		t.counted += n
-	}
-	if p.away {
-		t.away += n
-	}
-	if p.repels {
-		t.repelling += n
-	}
-	if p.evicts {
-		t.evicting += n
-	}
-	if p.evictedAt.IsZero() {
-		return
-	}
-	if t.evictions == nil {
-		t.evictions = map[int64]int{}
-	}
-	at := p.evictedAt.Unix()
-	if t.evictions[at] += n; t.evictions[at] == 0 {
-		delete(t.evictions, at)
-	}
-}
-
-// lastEviction is when a node last began to evict. What lies after before comes from a clock that was wrong, or from a
-// forged record, and would stop evictions for ever.
-func (t *tally) lastEviction(before time.Time) (last time.Time) {
-	for at := range t.evictions {
-		if when := time.Unix(at, 0); !when.After(before) {
-			last = later(last, when)
+func (t *tally) add(u usage, n int) {
+	add := func(count *int, is bool) {
+		if is {
+			*count += n
 		}
 	}
-	return last
+	add(&t.counted, u.counted)
+	add(&t.away, u.away)
+	add(&t.repelling, u.repels)
+	add(&t.evicting, u.evicts)
 }
 
 type counts struct {
@@ -154,26 +118,26 @@ type counts struct {
 
 func newCounts() counts { return counts{zones: map[string]*tally{}} }
 
-func (c *counts) add(p footprint, n int) {
-	c.cluster.add(p, n)
-	if c.zones[p.zone] == nil {
-		c.zones[p.zone] = &tally{}
+func (c *counts) add(u usage, n int) {
+	c.cluster.add(u, n)
+	if c.zones[u.zone] == nil {
+		c.zones[u.zone] = &tally{}
 	}
-	c.zones[p.zone].add(p, n)
-	if p.plane && p.any {
+	c.zones[u.zone].add(u, n)
+	if u.plane && u.any {
 		c.planeTainted += n
 	}
-	if p.planeReady {
+	if u.planeReady {
 		c.planeReady += n
 	}
 }
 
-// replace counts after instead of before, and says whether that makes room, but for what percentages are of.
-func (c *counts) replace(before, after footprint) (freed bool) {
-	c.add(before, -1)
-	c.add(after, 1)
-	return before.repels && !after.repels || before.evicts && !after.evicts || before.any && !after.any ||
-		!subset(before.sets, after.sets)
+// zone counts the nodes of one zone.
+func (c *counts) zone(name string) tally {
+	if t := c.zones[name]; t != nil {
+		return *t
+	}
+	return tally{}
 }
 
 // zonesCounted is the number of zones that have nodes, available or not; limits hold by zone from three on.
@@ -187,26 +151,23 @@ func (c *counts) zonesCounted() int {
 	return n
 }
 
-// recount brings the counts up to the node's present footprint.
+// recount brings the counts up to what the node carries, and has its sets tell of it. It says whether others have more room now.
 func (f *Fleet) recount(n *nodeState) (freed bool) {
-	p := n.footprint(f.isDeclared)
-	was := f.allowed(p.zone)
-	freed = f.counts.replace(n.print, p)
-	n.print = p
-	for i, is := range f.allowed(p.zone) {
-		freed = freed || is > was[i]
+	was, is := n.usage, n.currentUsage(f.isDeclared)
+	f.counts.add(was, -1)
+	f.counts.add(is, 1)
+	if same := slices.Equal(was.sets, is.sets) && slices.Equal(was.past, is.past); !same {
+		f.touchClaimants(n)
+		n.usage = is
+		f.touchClaimants(n)
 	}
-	return freed
+	n.usage = is
+	f.recording.put(n.slot, n.hasRecord())
+	return was.repels && !is.repels || was.evicts && !is.evicts || was.any && !is.any || !subset(was.sets, is.sets) ||
+		is.counted && (!was.counted || was.zone != is.zone)
 }
 
-// allowed are what the limits allow in the cluster and in a zone: they grow with some of the nodes that come, not with each.
-func (f *Fleet) allowed(zone string) (allowed [4]int) {
-	all, here := f.counts.cluster.counted, 0
-	if t := f.counts.zones[zone]; t != nil {
-		here = t.counted
-	}
-	for i, most := range []limit.Cap{f.policy.Limits.MaxTaintedNodes, f.policy.Limits.MaxEvictingNodes} {
-		allowed[2*i], allowed[2*i+1] = most.Of(all), most.OfZone(here, all)
-	}
-	return allowed
+// hasRecord says whether the node has a record, or a write in flight.
+func (n *nodeState) hasRecord() bool {
+	return len(n.Owned.Taints) > 0 || len(n.Owned.History) > 0 || n.inFlight != nil
 }

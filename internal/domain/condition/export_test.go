@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
@@ -17,7 +18,7 @@ func (f *Fleet) LookAtEach(s *Set) Forecast {
 	others := map[string]bool{}
 	for _, o := range f.sets {
 		if o.Name != s.Name && !o.Observe && o.state == lifecycle.Active && o.Effect != corev1.TaintEffectPreferNoSchedule {
-			for _, name := range f.wouldTaint(o) {
+			for _, name := range f.wouldTaintByLook(o) {
 				others[name] = true
 			}
 		}
@@ -79,11 +80,11 @@ func (f *Fleet) LookAtEach(s *Set) Forecast {
 	return p
 }
 
-func (f *Fleet) wouldTaint(s *setState) (nodes []string) {
+func (f *Fleet) wouldTaintByLook(s *setState) (nodes []string) {
 	available := 0
 	var matching []string
 	for name, n := range f.nodes {
-		if n.print.claims(s) {
+		if n.usage.claims(s) {
 			nodes = append(nodes, name)
 		}
 		if n.Deleting || !s.Selects(n.Node) {
@@ -104,4 +105,17 @@ func (f *Fleet) wouldTaint(s *setState) (nodes []string) {
 		return nodes
 	}
 	return append(nodes, matching...)
+}
+
+// Sets are the UIDs of the sets with an entry, also only a past one.
+func (o Ownership) Sets() []types.UID {
+	var uids []types.UID
+	for _, t := range o.Taints {
+		uids = append(uids, t.Set)
+	}
+	for _, p := range o.History {
+		uids = append(uids, p.Set)
+	}
+	slices.Sort(uids)
+	return slices.Compact(uids)
 }

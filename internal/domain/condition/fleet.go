@@ -4,9 +4,11 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
@@ -31,36 +33,20 @@ type Fleet struct {
 	systemPods []ecosystem.SystemPod
 
 	index     index
-	setsBy    setIndex
-	union     union
-	recording nodeBits // nodes with a record, or with a write in flight
-	// unreadable are the nodes whose record can't be read.
-	unreadable nodeBits
-	lastHeard  int // the slot of the node that was observed last
-	counts     counts
-	gone       gone
-	evictions  limit.Memory
-	recalls    int // how often evictions were recalled that were news
-	past       past
-	formers    map[string]former // by the names of sets that were deleted
-	queues     queues
-	woken      names                // held-back nodes that may go on, since another left the queue
-	dirty      map[types.UID]string // sets whose status may have changed, and their names
+	alike     setIndex
+	union     atomic.Pointer[union] // nil when it has to be counted anew
+	recording nodeSet               // nodes with a record, or with a write in flight
+	lastHeard int                   // the slot of the node that was observed last
+	counts    counts
+	gone      gone
+	evictions limit.Memory
+	recalls   int // how often evictions were recalled that were news
+	past      past
+	formers   map[string]former       // by the names of sets that were deleted
+	waiting   map[*nodeState]struct{} // nodes that are held back
+	woken     sets.Set[string]        // those that may go on, since another left the line
+	dirty     map[types.UID]string    // sets whose status may have changed, and their names
 }
-
-type names map[string]struct{}
-
-func (n names) put(name string, in bool) (changed bool) {
-	_, was := n[name]
-	if in {
-		n[name] = struct{}{}
-	} else {
-		delete(n, name)
-	}
-	return was != in
-}
-
-func (n names) sorted() []string { return slices.Sorted(maps.Keys(n)) }
 
 // NewFleet is an empty fleet under these limits that lets nothing be done until MarkSynced.
 func NewFleet(limits limit.Limits) *Fleet {
@@ -68,7 +54,7 @@ func NewFleet(limits limit.Limits) *Fleet {
 		policy: Policy{Limits: limits, Precedence: PrecedenceKey},
 		nodes:  map[string]*nodeState{}, sets: map[types.UID]*setState{},
 		declared: map[string]bool{}, orphans: map[types.UID]bool{}, dirty: map[types.UID]string{}, past: past{taints: map[tainting][]PastTaint{}}, formers: map[string]former{},
-		index: newIndex(), setsBy: newSetIndex(), counts: newCounts(), gone: newGone(), queues: newQueues(), woken: names{},
+		index: index{by: map[trait]*nodeSet{}}, alike: setIndex{}, counts: newCounts(), gone: gone{}, waiting: map[*nodeState]struct{}{}, woken: sets.New[string](),
 	}
 }
 
@@ -96,6 +82,7 @@ func (f *Fleet) Lead(at Moment) {
 	f.follows = false
 	for _, s := range f.sets {
 		f.reopen(s, at.Now)
+		f.touch(s)
 		f.judgeBreaker(s, at)
 	}
 }
@@ -138,18 +125,28 @@ func (f *Fleet) TakeDirty() []string {
 func (f *Fleet) TakeWoken() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.woken) == 0 {
-		return nil
-	}
-	woken := f.woken.sorted()
+	woken := sets.List(f.woken)
 	clear(f.woken)
 	return woken
 }
 
-func (f *Fleet) wake(nodes []string) {
-	for _, name := range nodes {
-		f.woken.put(name, true)
+// touch says that something about a set, or its nodes, may have changed.
+func (f *Fleet) touch(s *setState) {
+	f.dirty[s.UID] = s.Name
+	f.union.Store(nil)
+}
+
+func (f *Fleet) touchAll() {
+	for _, s := range f.sets {
+		f.touch(s)
 	}
 }
 
-func (f *Fleet) touch(s *setState) { f.dirty[s.UID] = s.Name }
+// touchClaimants touches the sets that the node's record names, or will once a write in flight is there.
+func (f *Fleet) touchClaimants(n *nodeState) {
+	for _, s := range f.sets {
+		if n.usage.claims(s) || n.usage.records(s.UID) {
+			f.touch(s)
+		}
+	}
+}

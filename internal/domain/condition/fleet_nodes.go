@@ -15,12 +15,12 @@ import (
 // nodeState is a node with what is in flight for it.
 type nodeState struct {
 	*Node
+	slot int
 	// inFlight is a write of ours that the node as we know it doesn't show yet.
 	inFlight *inFlight
-	print    footprint
-	slot     int
-	sets     map[*setState]struct{} // that concern it
-	undone   map[claimed]time.Time  // when taints of ours were taken off
+	usage    usage
+	holds    []Hold                // of its last plan
+	undone   map[claimed]time.Time // when taints of ours were taken off
 }
 
 // claimed is what a set tainted.
@@ -49,32 +49,32 @@ func (f *Fleet) ObserveLive(node *corev1.Node, at Moment) (wake []string) {
 }
 
 func (f *Fleet) observe(node *corev1.Node, at Moment, live bool) (changed bool, wake []string) {
-	was := f.nodes[node.Name]
-	if was != nil && older(node.ResourceVersion, was.ResourceVersion) { // of a former node of this name, too
+	n := f.nodes[node.Name]
+	if n != nil && older(node.ResourceVersion, n.ResourceVersion) { // of a former node of this name, too
 		if live {
-			wake = f.settle(was)
+			wake = f.settle(n)
 		}
 		return false, wake
 	}
-	if was != nil && was.UID != node.UID {
-		f.replace(was, nil, at)
-		was = nil
+	if n != nil && n.UID != node.UID {
+		f.forget(n, at)
+		n = nil
 	}
-	if was == nil {
-		n := &nodeState{Node: NewNode(node, nil, at.Now)}
-		f.replace(nil, n, at)
-		return true, f.queues.heads()
+	if n == nil {
+		n = &nodeState{Node: NewNode(node, nil, at.Now), undone: map[claimed]time.Time{}}
+		n.slot, f.nodes[n.Name] = f.index.enter(n), n
+		f.replace(n, nil, at)
+		return true, f.heads()
 	}
-	n := &nodeState{Node: NewNode(node, was.Node, at.Now), inFlight: was.inFlight, print: was.print, slot: was.slot, sets: was.sets, undone: was.undone}
+	before := n.Node
+	n.Node = NewNode(node, before, at.Now)
 	f.lastHeard = n.slot
-	n.noteUndone(was.Owned, n.Owned, at.Now)
-	landed := n.land(live)
-	if !landed && n.sameButSightings(was.Node) {
-		f.hold(n)
-		return f.proofChanged(was.Node, n.Node, at), nil
+	n.noteUndone(before.Owned, n.Owned, at.Now)
+	if !n.land(live) && n.sameButSightings(before) {
+		return f.proofChanged(n, before, at), nil
 	}
-	if f.replace(was, n, at) {
-		wake = f.queues.heads()
+	if f.replace(n, before, at) {
+		wake = f.heads()
 	}
 	return true, wake
 }
@@ -105,8 +105,8 @@ func (f *Fleet) ForgetNode(name string, uid types.UID, at Moment) (wake []string
 	if n == nil || n.UID != uid {
 		return nil
 	}
-	f.replace(n, nil, at)
-	return f.queues.heads()
+	f.forget(n, at)
+	return f.heads()
 }
 
 // ObserveLease takes in a renewal of a node's Lease, the sign of life for conditions without a heartbeat.
@@ -123,129 +123,79 @@ func (f *Fleet) ObserveLease(name string, renewed time.Time, at Moment) (changed
 		after.Lease.AliveSeen = at.Now
 	}
 	n.Node = &after
-	return f.proofChanged(before, n.Node, at)
+	return f.proofChanged(n, before, at)
 }
 
-// replace puts after in before's place everywhere; either may be nil. It says whether room was freed.
-func (f *Fleet) replace(before, after *nodeState, at Moment) (freed bool) {
-	n, gone := after, after == nil
-	var b, a *Node
+// replace takes in how a node is now; before is what was known of it, nil for nothing. It says whether room was freed.
+func (f *Fleet) replace(n *nodeState, before *Node, at Moment) (freed bool) {
+	freed = f.recount(n)
+	f.remember(n, at.Now)
+	f.past.note(before, n.Node, at.Now)
 	if before != nil {
-		b = before.Node
+		f.past.ended(before, n.Node, func(set types.UID) bool { return f.sets[set] == nil || f.sets[set].state.IsWithdrawn() })
 	}
-	if gone {
-		n = before
-		freed = f.counts.replace(before.print, footprint{})
-		f.remember(n, true, at.Now)
-	} else {
-		if before == nil {
-			n.slot, n.sets, n.undone = f.index.enter(n), map[*setState]struct{}{}, map[claimed]time.Time{}
-		}
-		a = n.Node
-		f.hold(n)
-		freed = f.recount(n)
-		f.remember(n, false, at.Now)
-		f.past.note(b, a, at.Now)
-		if b != nil {
-			f.past.ended(b, a, func(set types.UID) bool { return f.sets[set] == nil || f.sets[set].state.IsWithdrawn() })
-		}
+	f.index.replace(n.slot, before, n.Node)
+	f.judge(n, before, n.Node, at)
+	if broken := before != nil && before.RecordBroken; broken != n.RecordBroken {
+		f.touchAll()
 	}
-	f.index.replace(n.slot, b, a)
-	for s := range f.setsToJudge(b, a) {
-		f.judgeMatch(s, b, a, n, at)
-	}
-	f.noteRecord(n, gone)
-	if b != nil && a != nil && !sameTaints(b.Taints, a.Taints) {
-		for s := range n.sets { // somebody may have taken away what it counts
-			f.touch(s)
-		}
-	}
-	if gone {
-		f.forget(n)
+	if before != nil && !sameTaints(before.Taints, n.Taints) { // somebody may have taken away what sets count
+		f.touchClaimants(n)
 	}
 	return freed
 }
 
-func (f *Fleet) hold(n *nodeState) { f.nodes[n.Name], f.index.slots[n.slot] = n, n }
-
-// forget takes out what is left of a node that no set matches and that no record names any more.
-func (f *Fleet) forget(n *nodeState) {
-	for s := range n.sets {
-		delete(s.held, n.Name)
-		f.touch(s)
+// forget takes out a node that is gone.
+func (f *Fleet) forget(n *nodeState, at Moment) {
+	f.bury(n, at.Now)
+	f.touchClaimants(n)
+	f.counts.add(n.usage, -1)
+	n.usage = usage{}
+	f.recording.put(n.slot, false)
+	f.noteHolds(n, nil)
+	f.index.replace(n.slot, n.Node, nil)
+	f.judge(n, n.Node, nil, at)
+	if n.RecordBroken {
+		f.touchAll()
 	}
-	f.wake(f.queues.enter(n.Name, nil))
-	f.index.leave(n.Name, n.slot)
+	f.index.leave(n.slot)
 	delete(f.nodes, n.Name)
 }
 
-// setsToJudge are the sets whose stand to the node may differ between before and after.
-func (f *Fleet) setsToJudge(before, after *Node) map[*setState]struct{} {
-	sets := map[*setState]struct{}{}
-	anew := before == nil || after == nil || before.Deleting != after.Deleting || !maps.Equal(before.Labels, after.Labels)
-	if anew || before.Available != after.Available {
+// judge has the sets learn how a node changed; before or after may be nil.
+func (f *Fleet) judge(n *nodeState, before, after *Node, at Moment) {
+	if before == nil || after == nil || before.Deleting != after.Deleting || before.Available != after.Available || !maps.Equal(before.Labels, after.Labels) {
 		for _, s := range f.sets {
-			if anew || s.MaxNodes != nil {
-				sets[s] = struct{}{}
+			f.judgeFor(s, n, before, after, at)
+			if s.MaxNodes != nil { // of more nodes it may allow more
+				f.woken.Insert(f.firstInLine(ownLine(s))...)
+			}
+		}
+		return
+	}
+	for _, is := range after.Readings { // what vanished has a reading still
+		if !before.Readings.same(is) {
+			for s := range f.alike[facet{"condition", is.Type}] {
+				f.judgeFor(s, n, before, after, at)
 			}
 		}
 	}
-	if anew {
-		return sets
-	}
-	for _, t := range after.changedSince(before) {
-		maps.Copy(sets, f.setsBy.byMember[t])
-	}
-	return sets
 }
 
-// changedSince are the types of the conditions that came, went or have another status.
-func (n *Node) changedSince(before *Node) (types []string) {
-	for _, is := range n.Readings {
-		if was, there := before.Readings.Of(is.Type); !there || was.Status != is.Status {
-			types = append(types, is.Type)
-		}
-	}
-	return types // what vanished has a reading still
-}
-
-func (f *Fleet) judgeMatch(s *setState, before, after *Node, n *nodeState, at Moment) {
-	was, is := s.concerning(before), s.concerning(after)
-	if is.selected != was.selected || is.available != was.available {
-		s.selected += is.selected - was.selected
-		s.available += is.available - was.available
-		f.resize(s)
-	}
-	if _, matched := s.matching[n.Name]; matched && (after == nil || after.Deleting) {
+func (f *Fleet) judgeFor(s *setState, n *nodeState, before, after *Node, at Moment) {
+	if s.isMatched(before) && (after == nil || after.Deleting) {
 		s.departed.Forget(at.Now.Add(-f.policy.Limits.EvictPace))
 		s.departed.Remember(limit.Act{UID: n.UID, Name: n.Name, Zone: n.Zone, Began: at.Now}, at.Now)
 	}
-	f.rematch(s, n, is.selected == 1 && s.matches(after))
 	f.judgeBreaker(s, at)
 	f.touch(s)
 }
 
-// share is what one node adds to a set's counts.
-type share struct{ selected, available int }
-
-func (s *setState) concerning(n *Node) (of share) {
-	if n == nil || n.Deleting || !s.Selects(n) {
-		return of
-	}
-	of.selected = 1
-	if n.Available && s.MaxNodes != nil { // else nobody asks, and it isn't judged when that changes
-		of.available = 1
-	}
-	return of
-}
-
 // proofChanged says whether a set's phase changed though no condition did: a silent reporter spoke, or an unproven one
 // proved that it lives.
-func (f *Fleet) proofChanged(before, after *Node, at Moment) bool {
-	for s := range f.nodes[after.Name].sets {
-		_, matching := s.matching[after.Name]
-		_, tainted := s.tainted[after.Name]
-		if (matching || tainted) && s.Match(before, at).Phase != s.Match(after, at).Phase {
+func (f *Fleet) proofChanged(n *nodeState, before *Node, at Moment) bool {
+	for _, s := range f.sets {
+		if (s.isMatched(n.Node) || n.usage.claims(s)) && s.Match(before, at).Phase != s.Match(n.Node, at).Phase {
 			f.touch(s)
 			return true
 		}

@@ -1,9 +1,8 @@
 package condition
 
 import (
-	"maps"
-
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
@@ -21,30 +20,28 @@ func (f *Fleet) ObserveSet(set *Set, state lifecycle.State, stored *limit.Openin
 		delete(f.formers, set.Name) // what it left is written down
 	}
 	if was != nil && f.follows && was.breaker.Follow(stored) {
-		f.recountAll(was)
 		f.touch(was)
 	}
 	if was != nil && was.Generation == set.Generation && was.state == state && was.resetID == resetID {
 		return nil
 	}
-	s := newSetState(set.under(f.policy.Types), state, stored, resetID)
-	touched := names{}
+	s := &setState{Set: set.under(f.policy.Types), state: state, resetID: resetID}
+	s.breaker.Follow(stored)
+	touched := sets.New[string]()
 	if was != nil {
 		s.breaker = was.breaker // the leader's own is never older than the stored one, and a follower's is the stored one
 		s.depart(was.Members, was.departed)
-		maps.Copy(touched, was.matching)
-		f.part(was)
+		touched.Insert(f.concerned(was)...)
+		f.alike.remove(was)
 	} else if stored == nil {
 		f.inherit(s, at.Now)
 	}
 	f.sets[set.UID] = s
-	f.introduce(s)
+	f.alike.add(s)
 	f.judgeBreaker(s, at)
 	f.touch(s)
-	maps.Copy(touched, s.matching)
-	maps.Copy(touched, s.recorded)
-	maps.Copy(touched, s.tainted) // also by a former set of its name
-	return touched.sorted()
+	touched.Insert(f.concerned(s)...)
+	return sets.List(touched)
 }
 
 // declare notes keys. Where a record can't be read, the taints of a new one count from now on.
@@ -57,8 +54,8 @@ func (f *Fleet) declare(keys []string) {
 	if !news {
 		return
 	}
-	for slot := range f.unreadable.all() {
-		f.recount(f.index.slots[slot])
+	for _, n := range f.index.all(f.index.of(unreadable)) {
+		f.recount(n)
 	}
 }
 
@@ -72,11 +69,12 @@ func (f *Fleet) ForgetSet(uid types.UID, at Moment) (affected []string) {
 	if s == nil {
 		return nil
 	}
-	f.part(s)
+	f.alike.remove(s)
 	f.leave(s, at.Now)
+	f.touch(s)
 	delete(f.sets, uid)
 	delete(f.dirty, uid)
-	return s.recorded.sorted()
+	return f.index.names(f.recorded(s))
 }
 
 // ConfirmOrphan says that a record's set was twice found to be gone; what the record holds is undone.
@@ -110,7 +108,7 @@ func (f *Fleet) SetPolicy(p Policy, at Moment) (affected []string) {
 	}
 	was := f.policy
 	f.policy = p
-	look := names{}
+	look := sets.New[string]()
 	if !p.Types.Equal(was.Types) {
 		f.readTypesAnew(look)
 	}
@@ -118,21 +116,22 @@ func (f *Fleet) SetPolicy(p Policy, at Moment) (affected []string) {
 		for _, s := range f.sets {
 			f.judgeBreaker(s, at)
 		}
-		for _, name := range f.queues.heads() {
-			look.put(name, true)
-		}
+		look.Insert(f.heads()...)
 	}
 	if p.Precedence != was.Precedence || p.Paused != was.Paused || p.Frozen != was.Frozen {
-		f.lookAtAll(look, was.Frozen)
+		f.lookAtAll(look)
 	}
-	return look.sorted()
+	return sets.List(look)
 }
 
-// lookAtAll adds the nodes that some set has to do with and, after a freeze, those with a record of sets that nobody knows.
-func (f *Fleet) lookAtAll(look names, wasFrozen bool) {
+// lookAtAll adds the nodes that some set has to do with, and those with a record of sets that nobody knows.
+func (f *Fleet) lookAtAll(look sets.Set[string]) {
+	for _, s := range f.sets {
+		look.Insert(f.concerned(s)...)
+	}
 	for name, n := range f.nodes {
-		if len(n.sets) > 0 || wasFrozen && n.recorded {
-			look.put(name, true)
+		if n.recorded || len(n.holds) > 0 {
+			look.Insert(name)
 		}
 	}
 }
@@ -145,17 +144,14 @@ func (f *Fleet) Limits() limit.Limits {
 }
 
 // readTypesAnew lets the sets read their members' types by the registry in force, and adds the nodes that this concerns.
-func (f *Fleet) readTypesAnew(look names) {
+func (f *Fleet) readTypesAnew(look sets.Set[string]) {
 	for _, s := range f.sets {
 		set := s.under(f.policy.Types)
 		if set == s.Set {
 			continue
 		}
-		f.setsBy.remove(s)
 		s.Set = set
-		f.setsBy.add(s)
 		f.touch(s)
-		maps.Copy(look, s.matching)
-		maps.Copy(look, s.tainted)
+		look.Insert(f.concerned(s)...)
 	}
 }

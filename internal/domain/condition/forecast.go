@@ -63,10 +63,9 @@ func (f *Fleet) Forecast(cs *v1alpha1.ConditionSet, limits limit.Limits, at Mome
 	p := Forecast{Nodes: f.counts.cluster.counted, Unavailable: f.counts.cluster.away, Selected: selected.count(), ControlPlaneReady: f.counts.planeReady, ControlPlaneReadyAfter: f.counts.planeReady}
 	f.forecastMatching(&p, s, selected, limits)
 	f.forecastReporters(&p, s, at)
-	foreign := f.index.foreign.of(s.Key)
-	p.ForeignTainted = foreign.count()
-	p.ForeignTaintedNodes = f.index.first(foreign, p.ForeignTainted)
-	p.DuplicateOf, p.ImpliedBy = f.setsBy.duplicatesOf(s), f.setsBy.impliedBy(s)
+	foreign := f.index.of(foreign(s.Key))
+	p.ForeignTainted, p.ForeignTaintedNodes = foreign.count(), f.index.first(foreign)
+	p.DuplicateOf, p.ImpliedBy = f.alike.duplicatesOf(s), f.alike.impliedBy(s)
 	if s.Effect == corev1.TaintEffectNoExecute && p.Selected > 0 {
 		names := ecosystem.Intolerant(f.systemPods, s.Key)
 		p.IntolerantSystemPods = names[:min(len(names), sample.Size)]
@@ -74,24 +73,25 @@ func (f *Fleet) Forecast(cs *v1alpha1.ConditionSet, limits limit.Limits, at Mome
 	return p
 }
 
-func (f *Fleet) forecastMatching(p *Forecast, s *Set, selected nodeBits, limits limit.Limits) {
+func (f *Fleet) forecastMatching(p *Forecast, s *Set, selected *nodeSet, limits limit.Limits) {
 	others, matching := f.ofOthers(s.Name), f.index.matching(s, selected)
-	p.Matching = matching.count()
-	p.MatchingNodes = f.index.first(matching, p.Matching)
-	if s.Effect == corev1.TaintEffectNoExecute && matching.meets(f.index.readyPlanes) {
+	p.Matching, p.MatchingNodes = matching.count(), f.index.first(matching)
+	planes := matching.copy()
+	planes.keep(f.index.of(readyPlane))
+	if s.Effect == corev1.TaintEffectNoExecute && !planes.empty() {
 		p.ControlPlaneReadyAfter-- // one at a time
 	}
 	p.WouldTaint = p.Matching
-	away := slices.Clone(matching)
-	away.keep(f.index.away)
+	asks := matching.copy()
+	asks.keep(f.index.of(away))
 	if s.MaxNodes != nil {
 		of := f.index.available(selected)
-		if !away.empty() { // whoever asks is one of those that percentages are of
+		if !asks.empty() { // whoever asks is one of those that percentages are of
 			of++
 		}
 		p.WouldTaint = min(p.WouldTaint, limit.Of(*s.MaxNodes, of))
 	}
-	if away.drop(f.index.planes); !away.empty() { // likewise, and a control-plane node is none of them
+	if asks.drop(f.index.of(plane)); !asks.empty() { // likewise, and a control-plane node is none of them
 		p.Nodes, p.Unavailable = p.Nodes+1, p.Unavailable-1
 	}
 	matching.drop(others)
@@ -110,7 +110,7 @@ func (f *Fleet) forecastMatching(p *Forecast, s *Set, selected nodeBits, limits 
 
 func (f *Fleet) forecastReporters(p *Forecast, s *Set, at Moment) {
 	for _, m := range s.Members {
-		if f.index.byType.of(m.Type) == nil {
+		if f.index.of(reports(m.Type)).empty() {
 			if _, ok := f.policy.Types.Lookup(m.Type); !ok {
 				p.UnreportedTypes = append(p.UnreportedTypes, m.Type)
 			}
@@ -130,11 +130,11 @@ func (f *Fleet) anyAlive(m Member, s *Set, at Moment) bool {
 		r, _ := n.Readings.Of(m.Type)
 		return n.alive(r, m, s.StaleAfter, at)
 	}
-	reporting := f.index.byType.of(m.Type)
+	reporting := f.index.of(reports(m.Type))
 	if reporting.has(f.lastHeard) && alive(f.lastHeard) {
 		return true
 	}
-	for slot := range reporting.all() {
+	for slot := range reporting.slots() {
 		if alive(slot) {
 			return true
 		}

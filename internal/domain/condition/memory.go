@@ -16,56 +16,33 @@ import (
 // gone are nodes that were deleted while taints of ours evicted from them, as autoscalers and repair controllers do with sick nodes. Each
 // counts under the limits until EvictPace has passed since its last taint: else whoever deletes what we evict, as fast as we
 // evict it, would lift every limit.
-type gone struct {
-	nodes  map[types.UID]goneNode
-	counts counts
-}
+type gone map[types.UID]goneNode
 
 type goneNode struct {
-	print footprint
+	usage usage
 	until time.Time
-}
-
-func newGone() gone { return gone{nodes: map[types.UID]goneNode{}, counts: newCounts()} }
-
-func (g *gone) put(uid types.UID, print footprint, until time.Time) {
-	g.drop(uid)
-	print.counted, print.away, print.planeReady = false, false, false // it is none of those that percentages are of
-	g.nodes[uid] = goneNode{print, until}
-	g.counts.add(print, 1)
-}
-
-func (g *gone) drop(uid types.UID) {
-	if n, ok := g.nodes[uid]; ok {
-		delete(g.nodes, uid)
-		g.counts.add(n.print, -1)
-	}
 }
 
 // expire drops what counts no more, and what counts for longer than anything may, since our clock was set back. It says whether there
 // was any.
-func (g *gone) expire(now time.Time, pace time.Duration) (freed bool) {
-	for uid, n := range g.nodes {
-		if !now.Before(n.until) || n.until.After(now.Add(pace)) {
-			g.drop(uid)
-			freed = true
-		}
-	}
-	return freed
+func (g gone) expire(now time.Time, pace time.Duration) (freed bool) {
+	was := len(g)
+	maps.DeleteFunc(g, func(_ types.UID, n goneNode) bool { return !now.Before(n.until) || n.until.After(now.Add(pace)) })
+	return len(g) < was
 }
 
-// zone counts those of one zone.
-func (g *gone) zone(name string) *tally {
-	if t := g.counts.zones[name]; t != nil {
-		return t
+func (g gone) counts() counts {
+	c := newCounts()
+	for _, n := range g {
+		c.add(n.usage, 1)
 	}
-	return &tally{}
+	return c
 }
 
 // claiming counts those that a set of this UID or name had tainted.
-func (g *gone) claiming(s *setState) (nodes int) {
-	for _, n := range g.nodes {
-		if n.print.claims(s) {
+func (g gone) claiming(s *setState) (nodes int) {
+	for _, n := range g {
+		if n.usage.claims(s) {
 			nodes++
 		}
 	}
@@ -178,40 +155,54 @@ func (s *setState) depart(members []Member, departed limit.Memory) {
 	}
 }
 
-// remember takes in what was done to a node that was seen, or that is gone now: a write in flight may have come about before it went.
-func (f *Fleet) remember(n *nodeState, isGone bool, now time.Time) {
-	pace := f.policy.Limits.EvictPace
-	began := n.Owned.lastEviction(now.Add(pace))
-	if isGone && n.inFlight != nil {
-		began = later(began, n.inFlight.owned.lastEviction(now.Add(pace)))
-	}
+// remember takes in what was done to a node that was seen.
+func (f *Fleet) remember(n *nodeState, now time.Time) {
+	began := n.Owned.lastEviction(now.Add(f.policy.Limits.EvictPace))
 	f.rememberEviction(limit.Act{UID: n.UID, Name: n.Name, Zone: n.Zone, Began: began}, now)
-	f.gone.drop(n.UID)
-	if f.gone.expire(now, pace) { // here too, since a replica that follows decides nothing
-		f.wake(f.queues.heads())
-	}
-	if !isGone {
-		return
-	}
-	print := f.remains(n, now)
-	last := later(print.taintedAt, print.evictedAt)
-	if until := earlier(last, now).Add(pace); print.evicts && !last.IsZero() && now.Before(until) {
-		f.gone.put(n.UID, print, until)
+	delete(f.gone, n.UID)
+	f.expire(now)
+}
+
+// expire lets those that wait go on for which a node that is gone no longer counts. A replica that follows decides nothing, and expires with
+// what it sees.
+func (f *Fleet) expire(now time.Time) {
+	if f.gone.expire(now, f.policy.Limits.EvictPace) {
+		f.woken.Insert(f.heads()...)
 	}
 }
 
-// remains is what a node that is gone counts for: what it carried, and what was in flight to it, without claims that can't be true. Of one
-// whose record can't be read nobody knows since when.
-func (f *Fleet) remains(n *nodeState, now time.Time) footprint {
-	last := n.print
-	if n.RecordBroken {
-		last.taintedAt = now
-		return last
+// bury takes in what was done to a node that is gone now: a write in flight may have come about before it went.
+func (f *Fleet) bury(n *nodeState, now time.Time) {
+	pace := f.policy.Limits.EvictPace
+	f.rememberEviction(limit.Act{UID: n.UID, Name: n.Name, Zone: n.Zone, Began: n.lastEviction(now.Add(pace))}, now)
+	f.expire(now)
+	remains := n.remains(now, f.isDeclared)
+	if until := earlier(remains.last, now).Add(pace); remains.evicts && !remains.last.IsZero() && now.Before(until) {
+		f.gone[n.UID] = goneNode{remains, until}
 	}
-	last.any, last.repels, last.evicts, last.taintedAt, last.evictedAt, last.sets = false, false, false, time.Time{}, time.Time{}, nil
-	last.add(n.Owned.believed(f.isDeclared), n.Taints)
+}
+
+// remains are what a node that is gone counts for: what it carried, and what was in flight to it, without claims that can't be true. Of one
+// whose record can't be read nobody knows since when. It is none of those that percentages are of.
+func (n *nodeState) remains(now time.Time, declared func(key string) bool) usage {
+	if n.RecordBroken {
+		u := n.usage
+		u.counted, u.away, u.planeReady, u.last = false, false, false, now
+		return u
+	}
+	u := usage{plane: n.ControlPlane, zone: n.Zone}
+	u.add(n.Owned.believed(declared), n.Taints)
 	if n.inFlight != nil {
-		last.add(n.inFlight.owned.believed(f.isDeclared), n.inFlight.taints)
+		u.add(n.inFlight.owned.believed(declared), n.inFlight.taints)
+	}
+	return u
+}
+
+// lastEviction is when a taint of the node last became NoExecute, or will have.
+func (n *nodeState) lastEviction(latest time.Time) time.Time {
+	last := n.Owned.lastEviction(latest)
+	if n.inFlight != nil {
+		last = later(last, n.inFlight.owned.lastEviction(latest))
 	}
 	return last
 }

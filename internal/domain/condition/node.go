@@ -78,6 +78,12 @@ func (r Readings) has(conditionType string) bool {
 	return there
 }
 
+// same says whether a condition has the same status here.
+func (r Readings) same(as Reading) bool {
+	is, there := r.Of(as.Type)
+	return there && is.Status == as.Status
+}
+
 // Reading is a node condition together with what we saw of it ourselves.
 type Reading struct {
 	Type string

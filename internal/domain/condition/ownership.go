@@ -104,25 +104,6 @@ func (o Ownership) Owns(taint corev1.Taint) bool {
 	return taint.Effect != "" && o.Effect(taint.Key) == taint.Effect
 }
 
-// Sets are the UIDs of the sets with an entry, also only a past one.
-func (o Ownership) Sets() []types.UID {
-	var uids []types.UID
-	for _, t := range o.Taints {
-		uids = append(uids, t.Set)
-	}
-	for _, p := range o.History {
-		uids = append(uids, p.Set)
-	}
-	slices.Sort(uids)
-	return slices.Compact(uids)
-}
-
-// names says whether the set has an entry, also only a past one.
-func (o Ownership) names(set types.UID) bool {
-	return slices.ContainsFunc(o.Taints, func(t OwnedTaint) bool { return t.Set == set }) ||
-		slices.ContainsFunc(o.History, func(p PastTaint) bool { return p.Set == set })
-}
-
 var rank = map[corev1.TaintEffect]int{
 	corev1.TaintEffectPreferNoSchedule: 1,
 	corev1.TaintEffectNoSchedule:       2,

@@ -1,106 +1,89 @@
 package condition
 
 import (
+	"cmp"
 	"slices"
-	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// queues are the nodes held back by each limit, in order of when their match had held: the longest-waiting goes first.
-type queues struct {
-	lines map[string][]waiter
-	// places are a node's, by line.
-	places map[string]map[string]time.Time
-}
-
+// waiter is a node in the line before a limit. The longest-waiting goes first: whose match had held first.
 type waiter struct {
 	since time.Time
 	name  string
 }
 
-func byWait(a, b waiter) int {
-	if c := a.since.Compare(b.since); c != 0 {
-		return c
-	}
-	return strings.Compare(a.name, b.name)
-}
+func byWait(a, b waiter) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.name, b.name)) }
 
-func newQueues() queues {
-	return queues{lines: map[string][]waiter{}, places: map[string]map[string]time.Time{}}
+// waitsIn gives a node's place in a line; ok is false when it doesn't wait there.
+func (n *nodeState) waitsIn(line string) (place waiter, ok bool) {
+	for _, h := range n.holds {
+		if h.dimension == line {
+			place, ok = waiter{earlier(place.since, h.At), n.Name}, true
+		}
+	}
+	return place, ok
 }
 
 // before is how many nodes wait longer than this one would, if it had waited since then.
-func (q *queues) before(line, name string, since time.Time) int {
-	n, _ := slices.BinarySearchFunc(q.lines[line], waiter{since, name}, byWait)
-	if place, waits := q.places[name][line]; waits && place.Before(since) {
-		n-- // itself
-	}
-	return n
-}
-
-// enter puts the node into the lines that its holds are of, and takes it out of the others. It gives the heads of the
-// lines that it left, who may go on if it went without taking the place that was free.
-func (q *queues) enter(name string, holds []Hold) (next []string) {
-	before, places := q.places[name], placesOf(holds)
-	for line, was := range before {
-		is, waits := places[line]
-		if waits && is.Equal(was) {
-			continue
-		}
-		if head := q.step(line, waiter{was, name}); head != "" && (!waits || was.Before(is)) {
-			next = append(next, head)
+func (f *Fleet) before(line string, n *nodeState, since time.Time) (nodes int) {
+	for other := range f.waiting {
+		if place, waits := other.waitsIn(line); waits && other != n && byWait(place, waiter{since, n.Name}) < 0 {
+			nodes++
 		}
 	}
-	for line, since := range places {
-		if was, waits := before[line]; !waits || !was.Equal(since) {
-			at, _ := slices.BinarySearchFunc(q.lines[line], waiter{since, name}, byWait)
-			q.lines[line] = slices.Insert(q.lines[line], at, waiter{since, name})
-		}
-	}
-	if q.places[name] = places; len(places) == 0 {
-		delete(q.places, name)
-	}
-	return next
-}
-
-func placesOf(holds []Hold) map[string]time.Time {
-	places := map[string]time.Time{}
-	for _, h := range holds {
-		if h.dimension != "" {
-			places[h.dimension] = earlier(places[h.dimension], h.At)
-		}
-	}
-	return places
-}
-
-// step takes a waiter out of a line and gives who is its head then, "" for nobody.
-func (q *queues) step(line string, w waiter) (head string) {
-	at, _ := slices.BinarySearchFunc(q.lines[line], w, byWait)
-	if q.lines[line] = slices.Delete(q.lines[line], at, at+1); len(q.lines[line]) == 0 {
-		delete(q.lines, line)
-		return ""
-	}
-	return q.lines[line][0].name
+	return nodes
 }
 
 // headsWoken bounds how many nodes one freed place wakes; each that leaves the line wakes the next.
 const headsWoken = 16
 
-// heads are the longest-waiting nodes of every line.
-func (q *queues) heads() []string {
-	woken := names{}
-	for line := range q.lines {
-		for _, name := range q.first(line) {
-			woken.put(name, true)
+// firstInLine are the longest-waiting nodes of a line.
+func (f *Fleet) firstInLine(line string) (nodes []string) {
+	var first []waiter
+	for n := range f.waiting {
+		if place, waits := n.waitsIn(line); waits {
+			at, _ := slices.BinarySearchFunc(first, place, byWait)
+			first = slices.Insert(first, at, place)
+			first = first[:min(len(first), headsWoken)]
 		}
 	}
-	return woken.sorted()
+	for _, place := range first {
+		nodes = append(nodes, place.name)
+	}
+	return nodes
 }
 
-// first are the longest-waiting nodes of a line.
-func (q *queues) first(line string) (first []string) {
-	for _, w := range q.lines[line][:min(len(q.lines[line]), headsWoken)] {
-		first = append(first, w.name)
+// heads are the longest-waiting nodes of every line.
+func (f *Fleet) heads() []string {
+	lines, heads := sets.New[string](), sets.New[string]()
+	for n := range f.waiting {
+		for _, h := range n.holds {
+			lines.Insert(h.dimension)
+		}
 	}
-	return first
+	delete(lines, "") // where nothing but time is waited for
+	for line := range lines {
+		heads.Insert(f.firstInLine(line)...)
+	}
+	return sets.List(heads)
+}
+
+// enter puts the node into the lines that its holds are of, and takes it out of the others. The heads of the lines that it left, or in which
+// it stepped back, may go on: it went without taking the place that was free.
+func (f *Fleet) enter(n *nodeState, holds []Hold) {
+	was := *n
+	n.holds = holds
+	if delete(f.waiting, n); len(holds) > 0 {
+		f.waiting[n] = struct{}{}
+	}
+	for _, h := range was.holds {
+		before, waited := was.waitsIn(h.dimension)
+		if place, waits := n.waitsIn(h.dimension); waited && h.dimension != "" && (!waits || byWait(before, place) < 0) {
+			if first := f.firstInLine(h.dimension); len(first) > 0 {
+				f.woken.Insert(first[0])
+			}
+		}
+	}
 }

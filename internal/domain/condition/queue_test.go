@@ -121,3 +121,22 @@ func TestRoomThatIsFreedWakesTheQueue(t *testing.T) {
 		})
 	}
 }
+
+func TestAnEvictionInFlightPacesItsZone(t *testing.T) {
+	m := manage(t, calm("10", "10"), workers(10, inZone("a"), kernelSick), newSet(t, "a", noExecute))
+	first, _ := m.decide("w00")
+	if second, _ := m.decide("w01"); first.Eviction().Began.IsZero() || !second.Eviction().Began.IsZero() {
+		t.Errorf("evictions %v and %v, want the first only: its write may be there", first.Eviction(), second.Eviction())
+	}
+}
+
+func TestANodeThatComesBackWakesWhoWaitsForTheSetsOwnCap(t *testing.T) {
+	m := manage(t, calm("100", "100"), append(workers(19, kubeletSick), newNode("back", cordoned)), newSet(t, "a", "maxNodes: 10%\n"+noSchedule))
+	m.settle("w00")
+	m.decide("w01")
+	m.fleet.TakeWoken()
+	m.see("back", func(n *corev1.Node) { n.Spec.Unschedulable = false })
+	if woken := m.fleet.TakeWoken(); !slices.Contains(woken, "w01") {
+		t.Errorf("woken %v, want the one that waits for maxNodes", woken)
+	}
+}

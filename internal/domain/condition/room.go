@@ -12,7 +12,7 @@ func (f *Fleet) room(n *nodeState, at Moment) Room {
 	return func(of Cap, c Claimant, expired time.Time) Gate {
 		switch of {
 		case CapTainted:
-			return f.cap(HeldByLimit, "maxTaintedNodes", f.policy.Limits.MaxTaintedNodes, n, expired, n.print.repels, func(t *tally) int { return t.repelling })
+			return f.cap(HeldByLimit, "maxTaintedNodes", f.policy.Limits.MaxTaintedNodes, n, expired, n.usage.repels, func(t tally) int { return t.repelling })
 		case CapEvicting:
 			return f.evictRoom(n, expired, at)
 		case CapPlane:
@@ -24,10 +24,10 @@ func (f *Fleet) room(n *nodeState, at Moment) Room {
 }
 
 func (f *Fleet) evictRoom(n *nodeState, expired time.Time, at Moment) Gate {
-	if n.print.planeReady && f.counts.planeReady <= 1 {
+	if n.usage.planeReady && f.counts.planeReady <= 1 {
 		return Gate{Reason: HeldByPlane, Message: "it is the last Ready control-plane node", dimension: "plane"}
 	}
-	full := f.cap(HeldByEvictLimit, "maxEvictingNodes", f.policy.Limits.MaxEvictingNodes, n, expired, n.print.evicts, func(t *tally) int { return t.evicting })
+	full := f.cap(HeldByEvictLimit, "maxEvictingNodes", f.policy.Limits.MaxEvictingNodes, n, expired, n.usage.evicts, func(t tally) int { return t.evicting })
 	if full.Closed() {
 		return full
 	}
@@ -35,11 +35,11 @@ func (f *Fleet) evictRoom(n *nodeState, expired time.Time, at Moment) Gate {
 }
 
 func (f *Fleet) planeRoom(n *nodeState, expired time.Time) Gate {
-	planes := f.counts.planeTainted + f.gone.counts.planeTainted
-	if n.print.plane && n.print.any {
+	planes := f.counts.planeTainted + f.gone.counts().planeTainted
+	if n.usage.plane && n.usage.any {
 		planes--
 	}
-	if planes+f.queues.before("plane", n.Name, expired) > 0 {
+	if planes+f.before("plane", n, expired) > 0 {
 		return Gate{Reason: HeldByPlane, Message: "another control-plane node is tainted; one at a time", dimension: "plane"}
 	}
 	return Gate{}
@@ -48,29 +48,30 @@ func (f *Fleet) planeRoom(n *nodeState, expired time.Time) Gate {
 // cap is a cluster-wide limit, which from three zones on also holds in each zone. It counts the other nodes: a node that
 // is itself counted asks only when what counts is a forged claim. The node that asks is one of those that percentages are of, though it
 // be away already: its taint takes nothing more away.
-func (f *Fleet) cap(reason Reason, name string, value limit.Cap, n *nodeState, expired time.Time, itself bool, count func(*tally) int) Gate {
+func (f *Fleet) cap(reason Reason, name string, value limit.Cap, n *nodeState, expired time.Time, itself bool, count func(tally) int) Gate {
 	used := count
 	if itself {
-		used = func(t *tally) int { return count(t) - 1 }
+		used = func(t tally) int { return count(t) - 1 }
 	}
 	itsOwn := 0
-	if n.print.away {
+	if n.usage.away {
 		itsOwn = 1
 	}
-	all, past := &f.counts.cluster, count(&f.gone.counts.cluster)
+	gone := f.gone.counts()
+	all, past := f.counts.cluster, count(gone.cluster)
 	nodes := all.counted + itsOwn
 	allowed := value.Of(nodes)
-	if used(all)+past+f.queues.before(name, n.Name, expired) >= allowed {
+	if used(all)+past+f.before(name, n, expired) >= allowed {
 		return Gate{Reason: reason, dimension: name,
 			Message: fmt.Sprintf("%s %s allows %d of %d nodes, and %d are", name, value.String(), allowed, nodes, used(all)) + deletedSince(past) + unavailable(all.away-itsOwn)}
 	}
 	if f.counts.zonesCounted() < 3 {
 		return Gate{}
 	}
-	zone, dimension := f.counts.zones[n.Zone], name+"/"+n.Zone
+	zone, dimension := f.counts.zone(n.Zone), name+"/"+n.Zone
 	here := zone.counted + itsOwn
-	past, allowed = count(f.gone.zone(n.Zone)), value.OfZone(here, nodes)
-	if used(zone)+past+f.queues.before(dimension, n.Name, expired) >= allowed {
+	past, allowed = count(gone.zone(n.Zone)), value.OfZone(here, nodes)
+	if used(zone)+past+f.before(dimension, n, expired) >= allowed {
 		return Gate{Reason: reason, dimension: dimension,
 			Message: fmt.Sprintf("%s %s allows %d of %d nodes of zone %q, and %d are", name, value.String(), allowed, here, n.Zone, used(zone)) + deletedSince(past) + unavailable(zone.away-itsOwn)}
 	}
@@ -81,8 +82,14 @@ func (f *Fleet) cap(reason Reason, name string, value limit.Cap, n *nodeState, e
 func (f *Fleet) pace(n *nodeState, expired time.Time, at Moment) Gate {
 	dimension := "pace/" + n.Zone
 	pace, before := f.policy.Limits.EvictPace, at.Now.Add(f.policy.Limits.EvictPace)
-	next := later(f.counts.zones[n.Zone].lastEviction(before), f.evictions.Last(n.Zone, before)).Add(pace)
-	if at.Now.Before(next) || f.queues.before(dimension, n.Name, expired) > 0 {
+	last := f.evictions.Last(n.Zone, before)
+	for _, other := range f.index.all(&f.recording) {
+		if other.Zone == n.Zone {
+			last = later(last, other.lastEviction(before))
+		}
+	}
+	next := last.Add(pace)
+	if at.Now.Before(next) || f.before(dimension, n, expired) > 0 {
 		if !at.Now.Before(next) {
 			next = time.Time{}
 		}
@@ -105,22 +112,22 @@ func (f *Fleet) ownCap(s *setState, n *nodeState, expired time.Time) Gate {
 	if s.MaxNodes == nil {
 		return Gate{}
 	}
-	others := len(s.tainted)
-	if _, tainted := s.tainted[n.Name]; tainted {
-		others--
-	}
+	tainted := f.claimed(s)
+	tainted.put(n.slot, false)
+	others := tainted.count()
 	past := f.gone.claiming(s)
-	selected := s.available
+	all := f.index.selected(s.Set)
+	selected := f.index.available(all)
 	if !n.Available {
 		selected++
 	}
 	dimension, allowed := ownLine(s), limit.Of(*s.MaxNodes, selected)
-	if others+past+f.queues.before(dimension, n.Name, expired) < allowed {
+	if others+past+f.before(dimension, n, expired) < allowed {
 		return Gate{}
 	}
 	return Gate{Reason: HeldByOwnCap, dimension: dimension,
 		Message: fmt.Sprintf("maxNodes %s allows %d of %d selected nodes, and %d are tainted", s.MaxNodes.String(), allowed, selected, others) +
-			deletedSince(past) + unavailable(s.selected-selected)}
+			deletedSince(past) + unavailable(all.count()-selected)}
 }
 
 // ownLine is where nodes wait for a set's own cap.
@@ -137,11 +144,6 @@ func (f *Fleet) judgeBreaker(s *setState, at Moment) {
 	if !f.synced || f.follows {
 		return
 	}
-	defer func(was Reason) {
-		if s.why() != was {
-			f.recountAll(s)
-		}
-	}(s.why())
 	matching, selected := f.wave(s, at.Now)
 	wave := f.policy.Limits.Breaks(matching, selected)
 	_, open := s.breaker.Opening()
@@ -158,8 +160,8 @@ func (f *Fleet) judgeBreaker(s *setState, at Moment) {
 // wave is how many nodes match at once, of how many. A node that is deleted while it matches counts until EvictPace has passed: else whoever
 // deletes sick nodes as fast as the reporter makes them would hide the wave.
 func (f *Fleet) wave(s *setState, now time.Time) (matching, selected int) {
-	gone := f.departed(s, now)
-	return len(s.matching) + gone, s.selected + gone
+	nodes, gone := f.index.selected(s.Set), f.departed(s, now)
+	return f.index.matching(s.Set, nodes).count() + gone, nodes.count() + gone
 }
 
 // departed counts the nodes that were deleted while they matched, within EvictPace.

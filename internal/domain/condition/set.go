@@ -57,14 +57,8 @@ type Member struct {
 // NewSet reads a ConditionSet. What its members' types mean is built in until a Fleet, which knows the declared ones, takes
 // the set in. Its error names the field that can't be read; the CRD's schema refuses most such values.
 func NewSet(cs *v1alpha1.ConditionSet) (*Set, error) {
-	s := &Set{
-		UID: cs.UID, Name: cs.Name, Generation: cs.Generation, Created: cs.CreationTimestamp.Time,
-		Type: cs.Spec.Type, Key: cs.Spec.TaintKey, Effect: cs.Spec.Effect,
-		IncludeControlPlane: cs.Spec.IncludeControlPlane,
-		MaxNodes:            cs.Spec.MaxNodes,
-		Observe:             cs.Spec.Mode == v1alpha1.Observe,
-		KeysDeclared:        append(slices.Clone(cs.Status.TaintKeys), cs.Spec.TaintKey),
-	}
+	s := Unreadable(cs)
+	s.IncludeControlPlane, s.MaxNodes, s.Observe = cs.Spec.IncludeControlPlane, cs.Spec.MaxNodes, cs.Spec.Mode == v1alpha1.Observe
 	if rank[s.Effect] == 0 {
 		return nil, fmt.Errorf("spec.effect: %q is no taint effect", s.Effect)
 	}

@@ -90,9 +90,9 @@ func (f *Fleet) ByWait(at Moment) []string {
 	defer f.mu.RUnlock()
 	waits := map[string]time.Time{}
 	for _, s := range f.sets {
-		for name := range s.matching {
-			if m := s.Match(f.nodes[name].Node, at); m.Phase == Matching {
-				waits[name] = earlier(waits[name], m.ExpiresAt)
+		for _, n := range f.index.all(f.matching(s)) {
+			if m := s.Match(n.Node, at); m.Phase == Matching {
+				waits[n.Name] = earlier(waits[n.Name], m.ExpiresAt)
 			}
 		}
 	}
@@ -165,8 +165,8 @@ func (f *Fleet) BrokenRecord(node string) (b BrokenRecord, ok bool) {
 func (f *Fleet) BrokenRecords() (all []BrokenRecord) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	for slot := range f.unreadable.all() {
-		all = append(all, f.broken(f.index.slots[slot]))
+	for _, n := range f.index.all(f.index.of(unreadable)) {
+		all = append(all, f.broken(n))
 	}
 	slices.SortFunc(all, func(a, b BrokenRecord) int { return strings.Compare(a.Node, b.Node) })
 	return all

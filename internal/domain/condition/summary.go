@@ -42,45 +42,52 @@ func (f *Fleet) Summary(uid types.UID, at Moment) (sum Summary, ok bool) {
 	if s == nil {
 		return Summary{}, false
 	}
-	sum = Summary{Selected: s.selected, Matching: len(s.matching), HeldBack: len(s.held), Unreadable: f.unreadableOf(s), Holds: map[Reason]HoldCount{}}
-	for name := range s.tainted {
-		if f.nodes[name].carries(s) {
+	selected := f.index.selected(s.Set)
+	matching, claimed := f.index.matching(s.Set, selected), f.claimed(s)
+	sum = Summary{Selected: selected.count(), Matching: matching.count(), Unreadable: f.unreadableOf(s), Holds: map[Reason]HoldCount{}}
+	for _, n := range f.index.all(claimed) {
+		if n.carries(s) {
 			sum.Tainted++
 		}
 	}
 	if open, ok := s.breaker.Opening(); ok {
 		sum.Breaker = &open
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.held)) {
-		h := s.held[name]
+	f.countHolds(s, &sum)
+	sum.Doubtful, sum.Departed = f.doubtful(s, claimed, at), f.departed(s, at.Now)
+	matching.join(claimed)
+	sum.Samples = f.index.first(matching)
+	return sum, true
+}
+
+// countHolds counts a node by its first hold of the set; the message of a reason is that of its first node.
+func (f *Fleet) countHolds(s *setState, sum *Summary) {
+	first := map[Reason]string{}
+	for n := range f.waiting {
+		i := slices.IndexFunc(n.holds, func(h Hold) bool { return h.Set == s.UID })
+		if i < 0 {
+			continue
+		}
+		h := n.holds[i]
 		count := sum.Holds[h.Reason]
-		count.Nodes++
-		if count.Message == "" {
-			count.Message = h.Message
+		if count.Nodes++; first[h.Reason] == "" || n.Name < first[h.Reason] {
+			first[h.Reason], count.Message = n.Name, h.Message
 		}
 		sum.Holds[h.Reason] = count
+		sum.HeldBack++
 	}
-	var first firstNames
-	for name := range s.matching {
-		first.add(name)
-	}
-	for name := range s.tainted {
-		first.add(name)
-	}
-	sum.Samples = first.names
-	sum.Doubtful, sum.Departed = f.doubtful(s, at), f.departed(s, at.Now)
-	return sum, true
 }
 
 // doubtful counts the nodes of which Match would give Doubtful. Of a node without a taint of the set that doesn't report a member there
 // is nothing to doubt: the set isn't about what runs no such reporter.
-func (f *Fleet) doubtful(s *setState, at Moment) (nodes int) {
-	candidates := f.index.reporting(s.Set)
-	for name := range s.tainted {
-		candidates.put(f.nodes[name].slot, !f.nodes[name].Deleting)
+func (f *Fleet) doubtful(s *setState, claimed *nodeSet, at Moment) (nodes int) {
+	candidates := f.index.of(present).copy()
+	for _, m := range s.Members {
+		candidates.keep(f.index.of(reports(m.Type)))
 	}
-	for slot := range candidates.all() {
-		if s.doubtful(f.index.slots[slot].Node, at) {
+	candidates.join(claimed)
+	for _, n := range f.index.all(candidates) {
+		if !n.Deleting && s.doubtful(n.Node, at) {
 			nodes++
 		}
 	}
@@ -91,6 +98,9 @@ func (f *Fleet) doubtful(s *setState, at Moment) (nodes int) {
 type firstNames struct{ names []string }
 
 func (f *firstNames) add(name string) {
+	if len(f.names) == sample.Size && name > f.names[sample.Size-1] { // most of many
+		return
+	}
 	i, there := slices.BinarySearch(f.names, name)
 	if there || i == sample.Size {
 		return
@@ -155,7 +165,7 @@ func (f *Fleet) Recorded(uid types.UID) (nodes int, some []string) {
 	if s == nil {
 		return 0, nil
 	}
-	all := append(s.recorded.sorted(), f.unreadableOf(s)...)
+	all := append(f.index.names(f.recorded(s)), f.unreadableOf(s)...)
 	return len(all), all[:min(len(all), 5)]
 }
 
@@ -164,13 +174,12 @@ func (f *Fleet) Undone(uid types.UID) bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	s := f.sets[uid]
-	return s != nil && s.state.IsWithdrawn() && len(s.recorded) == 0 && len(f.unreadableOf(s)) == 0
+	return s != nil && s.state.IsWithdrawn() && f.recorded(s).empty() && len(f.unreadableOf(s)) == 0
 }
 
 // unreadableOf are the nodes that carry a taint of a key that the set declared, and whose record can't be read.
 func (f *Fleet) unreadableOf(s *setState) (nodes []string) {
-	for slot := range f.unreadable.all() {
-		n := f.index.slots[slot]
+	for _, n := range f.index.all(f.index.of(unreadable)) {
 		if slices.ContainsFunc(n.Taints, func(t corev1.Taint) bool { return slices.Contains(s.KeysDeclared, t.Key) }) {
 			nodes = append(nodes, n.Name)
 		}
@@ -194,12 +203,17 @@ func (f *Fleet) Evicting(node string) bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	n := f.nodes[node]
-	return n != nil && n.print.evicts
+	return n != nil && n.usage.evicts
 }
 
 // UsesLease says whether some set reads a condition that carries no heartbeat.
 func (f *Fleet) UsesLease() bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	return len(f.setsBy.byLease) > 0
+	for _, s := range f.sets {
+		if slices.ContainsFunc(s.Members, func(m Member) bool { return m.noHeartbeat }) {
+			return true
+		}
+	}
+	return false
 }

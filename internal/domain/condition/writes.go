@@ -13,9 +13,7 @@ import (
 func (f *Fleet) Decide(name string, at Moment, evidence *Evidence) (plan Plan, next Next) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.gone.expire(at.Now, f.policy.Limits.EvictPace) {
-		f.wake(f.queues.heads())
-	}
+	f.expire(at.Now)
 	n := f.nodes[name]
 	switch {
 	case n == nil || !f.synced:
@@ -45,7 +43,6 @@ func (f *Fleet) Decide(name string, at Moment, evidence *Evidence) (plan Plan, n
 	n.noteUndone(n.Owned, plan.Owned, at.Now)
 	n.inFlight = &inFlight{owned: plan.Owned, taints: plan.Taints, since: at.Now}
 	f.recount(n)
-	f.noteRecord(n, false)
 	return plan, Write
 }
 
@@ -95,10 +92,8 @@ func (f *Fleet) Failed(name string) (wake []string) {
 // settle ends what is in flight for a node: what is known of it is all there is.
 func (f *Fleet) settle(n *nodeState) (wake []string) {
 	n.inFlight = nil
-	freed := f.recount(n)
-	f.noteRecord(n, false)
-	if freed {
-		return f.queues.heads()
+	if f.recount(n) {
+		return f.heads()
 	}
 	return nil
 }
@@ -106,11 +101,8 @@ func (f *Fleet) settle(n *nodeState) (wake []string) {
 // claimants are the sets that match the node or stand in its record, the oldest first.
 func (f *Fleet) claimants(n *nodeState) []Claimant {
 	var claimants []Claimant
-	for s := range n.sets {
-		_, matching := s.matching[n.Name]
-		_, recorded := s.recorded[n.Name]
-		_, inherits := s.tainted[n.Name]
-		if matching || recorded || inherits {
+	for _, s := range f.sets {
+		if s.concerns(n) {
 			claimants = append(claimants, Claimant{Set: s.Set, State: s.state, Why: s.why()})
 		}
 	}
@@ -125,19 +117,23 @@ func byAge(a, b Claimant) int {
 	return strings.Compare(a.Name, b.Name)
 }
 
+// noteHolds remembers what holds a node back, and has the sets tell of it.
 func (f *Fleet) noteHolds(n *nodeState, holds []Hold) {
-	f.wake(f.queues.enter(n.Name, holds))
-	for s := range n.sets { // also those that held the node and don't match it any more
-		was, had := s.held[n.Name]
-		i := slices.IndexFunc(holds, func(h Hold) bool { return h.Set == s.UID })
-		if i < 0 {
-			delete(s.held, n.Name)
-		} else {
-			s.held[n.Name] = holds[i]
-		}
-		if had != (i >= 0) || had && was.Reason != holds[i].Reason {
+	was := n.holds
+	f.enter(n, holds)
+	for _, h := range slices.Concat(was, holds) {
+		s := f.sets[h.Set]
+		if s != nil && heldBy(was, h.Set) != heldBy(holds, h.Set) {
 			f.touch(s)
-			f.relate(s, n)
 		}
 	}
+}
+
+// heldBy is the first reason for which a set is held back; "" for none.
+func heldBy(holds []Hold, set types.UID) Reason {
+	i := slices.IndexFunc(holds, func(h Hold) bool { return h.Set == set })
+	if i < 0 {
+		return ""
+	}
+	return holds[i].Reason
 }

@@ -1,6 +1,7 @@
 package outlier
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -62,7 +63,7 @@ func (x *Index) Assign(svc *corev1.Service, served []Key) []*Assignment {
 			found[key] = x.keep(key, svc)
 		}
 	}
-	return slices.SortedFunc(maps.Values(found), func(a, b *Assignment) int { return compareText(a.Key, b.Key) })
+	return slices.SortedFunc(maps.Values(found), func(a, b *Assignment) int { return cmp.Compare(a.Key.String(), b.Key.String()) })
 }
 
 // assignAll finds a Service's clusters that some policy is for.
@@ -155,14 +156,4 @@ func (a *Assignment) For(ref v1alpha1.OutlierTargetReference) bool {
 	}
 	return a.Key.Route == RouteKey{ref.Kind, ref.Name} &&
 		(ref.Backend == nil || ref.Backend.Name == a.Key.Service.Name && ref.Backend.Port == a.Key.Port)
-}
-
-func compareText(a, b Key) int {
-	switch x, y := a.String(), b.String(); {
-	case x < y:
-		return -1
-	case x > y:
-		return 1
-	}
-	return 0
 }
