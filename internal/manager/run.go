@@ -137,7 +137,7 @@ func newManager(config *rest.Config, o options, serving certificate, election el
 	}
 	return ctrl.NewManager(config, ctrl.Options{
 		Scheme:                              scheme,
-		Cache:                               cacheOptions(interrupted),
+		Cache:                               cacheOptions(o, interrupted),
 		LeaderElection:                      o.leaderElect,
 		LeaderElectionResourceLockInterface: election.lock,
 		LeaderElectionID:                    lease.Name, // which tells our leader_election_master_status from others'
