@@ -59,7 +59,7 @@ type evaluation struct {
 	// left is what may still be spent: first by the built-in rules, then, anew, by those of Guardrails.
 	left costs
 
-	plan                                      planValue
+	plan                                      plan
 	objectValue, oldObjectValue               any
 	requestValue, factsValue, authorizerValue any
 	variables                                 []any

@@ -129,7 +129,7 @@ func testObject(kind string, text json.RawMessage) (map[string]any, error) {
 }
 
 // standIn takes the plan from a test. The known part is worked out all the same where the test says nothing of the plan.
-func (p *planValue) standIn(text json.RawMessage, info kindInfo) error {
+func (p *plan) standIn(text json.RawMessage, info kindInfo) error {
 	if text == nil {
 		return p.live.fix(map[string]json.RawMessage{}, info.live, true)
 	}
