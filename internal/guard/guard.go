@@ -39,8 +39,6 @@ type Options struct {
 	// OwnNamespace is Autohealer's: elsewhere policies act for tenants, with their accounts' rights. "" when it isn't known;
 	// then every namespace counts as a tenant's.
 	OwnNamespace string
-	// Limits that hold where no Guardrail sets others. Default: the built-in ones.
-	Limits func() limit.Limits
 	// AwaitGuardrails: until the first SetGuardrails everything counts as paused, and of the kinds that act nothing is admitted.
 	AwaitGuardrails bool
 	// Clock. Default: the machine's.
@@ -96,19 +94,16 @@ func startGuard(opts Options, kinds map[string]*builtinKind) (*Guard, error) {
 			return nil, fmt.Errorf("the planner of %s gives %v, want %v", name, planner.plan, want)
 		}
 	}
-	if opts.Limits == nil {
-		opts.Limits = limit.Builtin
-	}
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
 	}
 	g := &Guard{opts: opts, kinds: kinds, reviewing: semaphore.NewWeighted(1), asking: flowcontrol.NewTokenBucketRateLimiter(10, 50)}
-	set, err := g.assemble(nil, nil, guardrail.Merge(opts.Limits(), nil))
+	set, err := g.assemble(nil, nil, guardrail.Merge(limit.Builtin(), nil))
 	if err != nil {
 		return nil, err
 	}
 	if opts.AwaitGuardrails {
-		set.unread, set.merged = true, guardrail.Unread(opts.Limits())
+		set.unread, set.merged = true, guardrail.Unread(limit.Builtin())
 		set.policy = set.merged
 	}
 	g.rules.Store(set)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
 // GuardrailResult is what became of a Guardrail.
@@ -46,7 +47,7 @@ func (g *Guard) setGuardrails(all []*v1alpha1.Guardrail) ([]GuardrailResult, Cha
 		declared[i] = guardrail.Declared{Guardrail: compiled[i].Guardrail}
 	}
 	results := make([]GuardrailResult, len(all))
-	preliminary, err := g.assemble(inOrder, known, guardrail.Merge(g.opts.Limits(), declared))
+	preliminary, err := g.assemble(inOrder, known, guardrail.Merge(limit.Builtin(), declared))
 	for i, own := range compiled {
 		results[i] = GuardrailResult{Name: own.Name, Rules: own.inForce(), Errors: own.errors}
 		if err == nil {
@@ -54,10 +55,10 @@ func (g *Guard) setGuardrails(all []*v1alpha1.Guardrail) ([]GuardrailResult, Cha
 		}
 		declared[i].Refused = !results[i].Verdict.Allowed
 	}
-	set, err := g.assemble(inOrder, known, guardrail.Merge(g.opts.Limits(), declared))
+	set, err := g.assemble(inOrder, known, guardrail.Merge(limit.Builtin(), declared))
 	if err != nil { // what can't be put in force may forbid anything
 		unread := *g.rules.Load()
-		unread.unread, unread.merged = true, guardrail.Unjudged(g.opts.Limits()).Tightened(all)
+		unread.unread, unread.merged = true, guardrail.Unjudged(limit.Builtin()).Tightened(all)
 		set = &unread
 	}
 	return results, g.publish(set)
@@ -103,7 +104,7 @@ func (g *Guard) tighten(take func(*ruleSet)) {
 func (g *Guard) GuardrailsListed() {
 	g.tighten(func(set *ruleSet) {
 		if set.unread {
-			set.merged = guardrail.Unjudged(g.opts.Limits())
+			set.merged = guardrail.Unjudged(limit.Builtin())
 		}
 	})
 }

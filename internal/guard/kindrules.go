@@ -93,8 +93,6 @@ type RuleInfo struct {
 	NeedsFacts bool
 	// Unchanged is CEL that is true for an update that leaves alone all that the rule reads; "" when there is none.
 	Unchanged string
-	// StaticCost is the estimate of the expression, in CEL cost units.
-	StaticCost uint64
 }
 
 // Rules are the rules for a kind, in the catalogue's order, then those of Guardrails, the oldest first.
@@ -106,9 +104,9 @@ func (g *Guard) Rules(kind string) []RuleInfo {
 	infos := make([]RuleInfo, 0, len(k.rules)+len(k.own))
 	for _, r := range slices.Concat(k.rules, k.own) {
 		infos = append(infos, RuleInfo{
-			Rule: r.Rule, Guardrail: r.guardrail, Broken: r.broken, Reads: r.reads.list(), Variables: k.needed(r),
+			Rule: r.Rule, Guardrail: r.guardrail, Broken: r.broken(), Reads: r.reads.list(), Variables: k.needed(r),
 			Portable: r.portable(), AtRunTime: r.atRunTime, NeedsFacts: r.needsFacts(),
-			Unchanged: r.unchangedExpression, StaticCost: r.condition.cost,
+			Unchanged: r.unchangedExpression,
 		})
 	}
 	return infos

@@ -187,7 +187,7 @@ func (e *evaluation) message(r *compiledRule) string {
 	if r.message == nil {
 		return r.FixedMessage()
 	}
-	value, err := e.run(*r.message)
+	value, err := e.run(*r.message, e)
 	switch err = e.inability(err); {
 	case errors.Is(err, errBudget):
 		return r.FixedMessage() + " (what is wrong with this object isn't told: " + err.Error() + ")"
