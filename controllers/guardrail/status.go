@@ -47,17 +47,12 @@ func statusOf(g *v1alpha1.Guardrail, st state) v1alpha1.GuardrailStatus {
 }
 
 func accepted(st state) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Message: refusal(st)}
-	verdict := st.result.Verdict
-	switch {
-	case len(st.result.Errors) > 0:
-		c.Reason = v1alpha1.ReasonInvalidRule
-	case verdict.Allowed:
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonAdmitted, "All rules admit it (rule set "+verdict.RuleSetHash+")."
-	case len(verdict.Violations) > 0:
-		c.Reason = v1alpha1.ReasonRuleViolated
-	default:
-		c.Reason = v1alpha1.ReasonRulesNotEvaluated
+	c := policy.FromVerdict(st.result.Verdict, nil).Accepted()
+	if len(st.result.Errors) > 0 {
+		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonInvalidRule
+	}
+	if c.Status == metav1.ConditionFalse {
+		c.Message = refusal(st)
 	}
 	return c
 }

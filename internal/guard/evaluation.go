@@ -12,6 +12,8 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	celvalues "k8s.io/apiserver/pkg/cel/common"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
 
 // errBudget means that the rules cost more than a request may.
@@ -44,7 +46,7 @@ type evaluation struct {
 	request           *admissionv1.AdmissionRequest
 	pausing           pausing
 	onlyObserves      bool
-	exceptions        []*exception
+	exceptions        []*v1alpha1.GuardrailException
 	// exceptionsRead: a review has asked for those that are stored.
 	exceptionsRead bool
 	facts          Facts

@@ -69,7 +69,7 @@ type ruleSet struct {
 	guardrails map[string]*ownRules
 	// compiled are their rules, so that they needn't be compiled again.
 	compiled   compiledRules
-	exceptions map[Target][]*exception
+	exceptions exceptions
 	// unread: the Guardrails aren't known yet, so that nothing is admitted.
 	unread bool
 }
