@@ -34,8 +34,6 @@ type compiledRule struct {
 type compiledVariable struct {
 	Variable
 	program
-	// all is what the variable reads through other variables.
-	all reads
 }
 
 // needsFacts: the rule judges what the object would do to the cluster as it is now.

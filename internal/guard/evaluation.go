@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/cel-go/common/types"
@@ -65,7 +66,6 @@ type evaluation struct {
 	objectValue, oldObjectValue               any
 	requestValue, factsValue, authorizerValue any
 	variables                                 []any
-	hash                                      *string
 	recheckAt                                 time.Time
 	// unanswered is why the authorizer didn't answer the rule that is being judged.
 	unanswered error
@@ -78,12 +78,7 @@ func (g *Guard) evaluation(ctx context.Context, rules *ruleSet, kind *kindRules,
 	e := &evaluation{
 		ctx: ctx, guard: g, rules: rules, kind: kind, object: object, now: g.opts.Clock.Now(),
 		exceptions: rules.exceptions[targetOf(kind.name, object.content)], facts: g.opts.Facts, authorizer: g.opts.Authorizer,
-		variables: make([]any, len(kind.variables)),
-	}
-	for i, v := range kind.tableValues {
-		if v != nil {
-			e.variables[i] = v
-		}
+		variables: slices.Clone(kind.values),
 	}
 	e.refill()
 	e.plan.known = planPart{fields: kind.knownFields, ask: func() (any, error) { return kind.askKnown(e) }}

@@ -97,7 +97,7 @@ func (e *evaluation) lift(r *compiledRule) *Lifted {
 		if x.DeletionTimestamp != nil || !slices.Contains(x.Spec.RuleIDs, r.ID) || !e.now.Before(until) || found != nil && !found.Until.Before(until) {
 			continue
 		}
-		if x.Spec.SpecHash == e.specHash() && e.admits(x) {
+		if hash, err := hashOf(e.object.content); err == nil && x.Spec.SpecHash == hash && e.admits(x) {
 			found = &Lifted{Rule: r.ID, Exception: x.Name, Until: until}
 		}
 	}
@@ -128,18 +128,6 @@ func (e *evaluation) readExceptions() {
 		}
 	}
 	e.exceptions = e.guard.byTarget(all)[target]
-}
-
-// specHash is the object's, "" when there is none.
-func (e *evaluation) specHash() string {
-	if e.hash == nil {
-		hash, err := hashOf(e.object.content)
-		if err != nil {
-			hash = ""
-		}
-		e.hash = &hash
-	}
-	return *e.hash
 }
 
 // admits says whether the rules over exceptions admit this one. It is asked only when the exception would lift something,

@@ -183,9 +183,6 @@ func (e *evaluation) verdict(applies func(*compiledRule) bool) Verdict {
 			e.add(&v, r)
 		}
 	}
-	if e.factsKnown() {
-		v.FactsTime = e.now.Add(-e.facts.Age(e.now))
-	}
 	return v
 }
 

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/cel-go/common/types/ref"
-
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 )
 
@@ -19,15 +17,15 @@ type kindRules struct {
 	*builtinKind
 	// own are the rules of Guardrails, broken ones included.
 	own []*compiledRule
-	// tableValues are those of variables that are tables, nil for the others.
-	tableValues []ref.Val
+	// values are those of variables that are tables, nil for the others.
+	values []any
 	// hash names all that decides verdicts.
 	hash string
 }
 
 // with puts together what judges a kind: the built-in part, the rules of Guardrails, and what they declare.
 func (k *builtinKind) with(own []*compiledRule, w world) (*kindRules, error) {
-	now := &kindRules{builtinKind: k, own: own, tableValues: make([]ref.Val, len(k.variables))}
+	now := &kindRules{builtinKind: k, own: own, values: make([]any, len(k.variables))}
 	digest := sha256.New()
 	digest.Write(k.text)
 	encoder := json.NewEncoder(digest)
@@ -46,7 +44,7 @@ func (k *builtinKind) with(own []*compiledRule, w world) (*kindRules, error) {
 	if k.tables != nil {
 		for _, t := range k.tables(w) {
 			i := k.index[variablePath+t.name]
-			now.tableValues[i] = t.value()
+			now.values[i] = t.value()
 			if v := t.variable(); v.Expression != k.variables[i].Expression {
 				digest.Write([]byte(v.Expression))
 			}
