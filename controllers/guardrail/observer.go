@@ -52,7 +52,7 @@ func (o *Observer) use(ctx context.Context, all []*v1alpha1.Guardrail) (again ti
 			again = at
 		}
 	}
-	gaugeRules(rules)
+	rulesGauge.Set(float64(rules))
 	o.mu.Lock()
 	changed := o.results == nil || !maps.EqualFunc(o.results, results, outcome.says)
 	o.results = results

@@ -47,21 +47,14 @@ func (g *Guard) setGuardrails(all []*v1alpha1.Guardrail) ([]GuardrailResult, Cha
 		declared[i] = guardrail.Declared{Guardrail: compiled[i].Guardrail}
 	}
 	results := make([]GuardrailResult, len(all))
-	preliminary, err := g.assemble(inOrder, known, guardrail.Merge(limit.Builtin(), declared))
+	preliminary := g.assemble(inOrder, known, guardrail.Merge(limit.Builtin(), declared))
 	for i, own := range compiled {
-		results[i] = GuardrailResult{Name: own.Name, Rules: own.inForce(), Errors: own.errors}
-		if err == nil {
-			results[i].Verdict = g.judgeGuardrail(ctx, preliminary, own.Guardrail)
+		results[i] = GuardrailResult{
+			Name: own.Name, Rules: own.inForce(), Errors: own.errors, Verdict: g.judgeGuardrail(ctx, preliminary, own.Guardrail),
 		}
 		declared[i].Refused = !results[i].Verdict.Allowed
 	}
-	set, err := g.assemble(inOrder, known, guardrail.Merge(limit.Builtin(), declared))
-	if err != nil { // what can't be put in force may forbid anything
-		unread := *g.rules.Load()
-		unread.unread, unread.merged = true, guardrail.Unjudged(limit.Builtin()).Tightened(all)
-		set = &unread
-	}
-	return results, g.publish(set)
+	return results, g.publish(g.assemble(inOrder, known, guardrail.Merge(limit.Builtin(), declared)))
 }
 
 // publish puts a rule set in force.
