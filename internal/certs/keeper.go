@@ -1,6 +1,7 @@
 package certs
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -40,15 +41,8 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.CALife == 0 {
-		o.CALife = 365 * 24 * time.Hour
-	}
-	if o.LeafLife == 0 {
-		o.LeafLife = 90 * 24 * time.Hour
-	}
-	if o.Settle == 0 {
-		o.Settle = 2 * time.Minute
-	}
+	o.CALife, o.LeafLife = cmp.Or(o.CALife, 365*24*time.Hour), cmp.Or(o.LeafLife, 90*24*time.Hour)
+	o.Settle = cmp.Or(o.Settle, 2*time.Minute)
 	if o.Ours == nil {
 		o.Ours = func(context.Context) error { return nil }
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"iter"
 	"reflect"
-	"strings"
 	"unicode"
 
 	"github.com/google/cel-go/common/types"
@@ -15,13 +14,9 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
-const (
-	// planTextLength bounds a text in a plan: a condition type has at most 316 characters, a pod's namespace, name and role
-	// about as many, an error of a rule with its excerpt some more.
-	planTextLength = 400
-	// cut ends a text that was longer.
-	cut = " …"
-)
+// planTextLength bounds a text in a plan: a condition type has at most 316 characters, a pod's namespace, name and role
+// about as many, an error of a rule with its excerpt some more.
+const planTextLength = 400
 
 // planFields are the fields of terms or of a forecast by their names in CEL.
 type planFields map[string]int
@@ -121,17 +116,10 @@ func (p *planPart) get(field int) ref.Val {
 	case reflect.Bool:
 		return types.Bool(f.Bool())
 	case reflect.String:
-		return types.String(shorten(f.String()))
+		return types.String(sample.Cut(f.String(), planTextLength))
 	default:
 		return types.NewStringList(types.DefaultTypeAdapter, f.Interface().([]string))
 	}
-}
-
-func shorten(text string) string {
-	if len(text) <= planTextLength {
-		return text
-	}
-	return strings.ToValidUTF8(text[:planTextLength-len(cut)], "") + cut
 }
 
 // plan is what rules read as plan. Only the fields that they read are made into CEL values; the whole is good for nothing else.
