@@ -27,7 +27,7 @@ func (s *SelfSigned) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 // sign makes what should be served in place of what is; nil when that will do. The CA to come signs once it may be served.
 func (s *SelfSigned) sign(is state, c circumstances) (*offer, error) {
 	ca, hosts := is.ca, s.options.Hosts
-	over := ca == nil || expired(ca.certs[0], c.now)
+	over := is.over(c.now)
 	switch {
 	case is.next != nil && (c.settled || over):
 		ca = is.next

@@ -25,6 +25,9 @@ func (s state) usable(now time.Time) bool {
 	return s.leaf != nil && !expired(s.leaf.certs[0], now)
 }
 
+// over says that there is no CA that could sign what is served.
+func (s state) over(now time.Time) bool { return s.ca == nil || expired(s.ca.certs[0], now) }
+
 // trusted are the CAs that were published before anything was served that they signed.
 func (s state) trusted() []*x509.Certificate {
 	if s.ca == nil {
