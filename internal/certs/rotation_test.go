@@ -65,6 +65,17 @@ func TestACertificateNeverOutlivesItsCA(t *testing.T) {
 	g.Expect(further).To(BeNil(), "a renewal that gains nothing would be repeated for ever")
 }
 
+func TestWhatHasExpiredIsRenewedByTheCAThatIsTrusted(t *testing.T) {
+	g := NewWithT(t)
+	w := newWorld()
+	s := w.replica()
+	g.Expect(reconcileOnce(s)).To(Succeed())
+	trusted := w.bundle(g)
+	w.wait(300 * day) // another CA is due, too
+	g.Expect(reconcileOnce(s)).To(Succeed())
+	g.Expect(verify(s.serving.Load(), trusted, w.clock.Now())).To(Succeed())
+}
+
 func TestTouchingTheConfigurationRestartsTheWait(t *testing.T) {
 	g := NewWithT(t)
 	w := newWorld()
