@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,34 +19,23 @@ import (
 )
 
 // Handler answers admission reviews with the guard's verdict.
-type Handler struct {
-	Guard *guard.Guard
-	// Clock measures how long a review takes. Default: the machine's.
-	Clock clock.PassiveClock
-}
+type Handler struct{ Guard *guard.Guard }
 
 // Handle judges one review. What isn't a review of a kind we know is an error, never an admission: controller-runtime
 // hands on `{}` and `null` as a request without anything in it.
 func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.Response {
-	started := h.now()
+	started := clock.RealClock{}.Now()
 	review, err := h.read(req)
 	if err != nil {
 		observeError(req)
 		return admission.Errored(http.StatusBadRequest, err)
 	}
 	verdict := h.Guard.Review(ctx, review)
-	observe(req, verdict, h.now().Sub(started))
+	observe(req, verdict, clock.RealClock{}.Since(started))
 	if !verdict.Allowed {
 		logf.FromContext(ctx).V(1).Info("Refused object", "rules", verdict.RuleIDs(), "ruleSetHash", verdict.RuleSetHash)
 	}
 	return respond(verdict)
-}
-
-func (h *Handler) now() time.Time {
-	if h.Clock == nil {
-		return clock.RealClock{}.Now()
-	}
-	return h.Clock.Now()
 }
 
 // read checks the review's shape. Fields of the object are the API server's business: it has checked the schema.
@@ -55,21 +43,17 @@ func (h *Handler) read(req admission.Request) (guard.Request, error) {
 	if err := h.judges(req); err != nil {
 		return guard.Request{}, err
 	}
+	review := guard.Request{
+		Operation: req.Operation, Kind: req.Kind.Kind, Object: req.Object.Raw, UserInfo: req.UserInfo, DryRun: req.DryRun != nil && *req.DryRun,
+	}
 	if req.Operation == admissionv1.Create || req.Operation == admissionv1.Update {
 		if err := isOf("object", req.Object.Raw, req.Kind.Kind); err != nil {
 			return guard.Request{}, err
 		}
 	}
 	if req.Operation == admissionv1.Update {
-		if err := isOf("oldObject", req.OldObject.Raw, req.Kind.Kind); err != nil {
-			return guard.Request{}, err
-		}
-	}
-	review := guard.Request{
-		Operation: req.Operation, Kind: req.Kind.Kind, Object: req.Object.Raw, UserInfo: req.UserInfo, DryRun: req.DryRun != nil && *req.DryRun,
-	}
-	if req.Operation == admissionv1.Update {
 		review.OldObject = req.OldObject.Raw
+		return review, isOf("oldObject", req.OldObject.Raw, req.Kind.Kind)
 	}
 	return review, nil
 }

@@ -21,7 +21,7 @@ type keeper struct {
 func (k *keeper) steps() policy.Steps[*v1alpha1.Guardrail] {
 	return policy.Steps[*v1alpha1.Guardrail]{
 		New: func() *v1alpha1.Guardrail { return &v1alpha1.Guardrail{} }, Describe: k.describe,
-		Gone: func(guardrail types.NamespacedName) { forgetGuardrail(guardrail.Name) },
+		Gone: func(guardrail types.NamespacedName) { rejectsGauge.DeleteLabelValues(guardrail.Name) },
 	}
 }
 
@@ -33,7 +33,7 @@ func (k *keeper) describe(_ context.Context, g *v1alpha1.Guardrail, _ policy.Lef
 		return is, nil
 	}
 	rejected := k.Rejections.Of(g.Name)
-	gaugeGuardrail(g.Name, len(rejected))
+	rejectsGauge.WithLabelValues(g.Name).Set(float64(len(rejected)))
 	silent, looked := k.Witnesses.Silent(g.Name)
 	is.After = g.DeepCopy()
 	is.After.Status = statusOf(g, state{result: became.GuardrailResult, rejected: rejected, silent: silent, looked: looked})

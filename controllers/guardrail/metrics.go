@@ -35,16 +35,7 @@ func registerMetrics() error {
 	return metric.Register(rulesGauge, pausedGauge, frozenGauge, rejectsGauge)
 }
 
-func gaugeRules(rules int) { rulesGauge.Set(float64(rules)) }
-
 func gaugePolicy(policy guardrail.Policy) {
 	pausedGauge.Set(metric.Bool(policy.Paused()))
 	frozenGauge.Set(metric.Bool(policy.Frozen()))
 }
-
-func gaugeGuardrail(name string, rejects int) {
-	rejectsGauge.WithLabelValues(name).Set(float64(rejects))
-}
-
-// forgetGuardrail drops the series of a Guardrail that is gone.
-func forgetGuardrail(name string) { rejectsGauge.DeleteLabelValues(name) }

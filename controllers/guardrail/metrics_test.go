@@ -42,9 +42,9 @@ func TestASecondManagerInOneProcessSharesTheMetrics(t *testing.T) {
 }
 
 func TestTheGaugesTellWhatIsInForceAndGoWithTheirGuardrail(t *testing.T) {
-	gaugeRules(3)
+	rulesGauge.Set(3)
 	gaugePolicy(guardrail.Policy{PausedBy: []string{"a", "b"}, FrozenBy: []string{"b"}})
-	gaugeGuardrail("platform", 2)
+	rejectsGauge.WithLabelValues("platform").Set(2)
 	want := []string{
 		"autohealer_guardrail_frozen 1",
 		"autohealer_guardrail_paused 1",
@@ -55,7 +55,7 @@ func TestTheGaugesTellWhatIsInForceAndGoWithTheirGuardrail(t *testing.T) {
 		t.Errorf("got\n%s", strings.Join(got, "\n"))
 	}
 	gaugePolicy(guardrail.Policy{})
-	forgetGuardrail("platform")
+	rejectsGauge.DeleteLabelValues("platform")
 	if got := scrape(t, pausedGauge, frozenGauge, rejectsGauge); !slices.Equal(got, []string{"autohealer_guardrail_frozen 0", "autohealer_guardrail_paused 0"}) {
 		t.Errorf("after it is gone\n%s", strings.Join(got, "\n"))
 	}

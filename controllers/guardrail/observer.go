@@ -36,7 +36,7 @@ type outcome struct {
 // says whether two outcomes give the same status.
 func (r outcome) says(other outcome) bool {
 	a, b := r, other
-	a.Verdict.RecheckAt, b.Verdict.RecheckAt, a.Verdict.FactsTime, b.Verdict.FactsTime = time.Time{}, time.Time{}, time.Time{}, time.Time{}
+	a.Verdict.RecheckAt, b.Verdict.RecheckAt = time.Time{}, time.Time{}
 	return reflect.DeepEqual(a, b)
 }
 
@@ -52,7 +52,7 @@ func (o *Observer) use(ctx context.Context, all []*v1alpha1.Guardrail) (again ti
 			again = at
 		}
 	}
-	gaugeRules(rules)
+	rulesGauge.Set(float64(rules))
 	o.mu.Lock()
 	changed := o.results == nil || !maps.EqualFunc(o.results, results, outcome.says)
 	o.results = results

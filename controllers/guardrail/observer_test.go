@@ -72,7 +72,7 @@ func TestAGuardrailThatIsGoneIsForgotten(t *testing.T) {
 	k := &policy.Keeper[*v1alpha1.Guardrail]{
 		Steps: (&keeper{}).steps(), Client: fake.NewClientBuilder().WithScheme(scheme).Build(), Clock: testingclock.NewFakePassiveClock(noon),
 	}
-	gaugeGuardrail(key.Name, 3)
+	rejectsGauge.WithLabelValues(key.Name).Set(3)
 	if _, err := k.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
 		t.Fatal(err)
 	}

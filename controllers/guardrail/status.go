@@ -11,13 +11,11 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/policy"
 	"github.com/resourcestack/autohealer/internal/probing"
 )
-
-// samples of rejected policies.
-const samples = 20
 
 // state is everything that a status tells.
 type state struct {
@@ -37,7 +35,7 @@ func statusOf(g *v1alpha1.Guardrail, st state) v1alpha1.GuardrailStatus {
 	after.Rules, after.Rejects = ptr.To(int32(st.result.Rules)), ptr.To(int32(len(st.rejected)))
 	after.RejectedPolicies = nil
 	if len(st.rejected) > 0 {
-		after.RejectedPolicies = st.rejected[:min(samples, len(st.rejected))]
+		after.RejectedPolicies = st.rejected[:min(sample.Size, len(st.rejected))]
 	}
 	policy.Set(&after.Conditions, g.Generation, accepted(st))
 	policy.Set(&after.Conditions, g.Generation, ready(g, st))
@@ -47,17 +45,12 @@ func statusOf(g *v1alpha1.Guardrail, st state) v1alpha1.GuardrailStatus {
 }
 
 func accepted(st state) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Message: refusal(st)}
-	verdict := st.result.Verdict
-	switch {
-	case len(st.result.Errors) > 0:
-		c.Reason = v1alpha1.ReasonInvalidRule
-	case verdict.Allowed:
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonAdmitted, "All rules admit it (rule set "+verdict.RuleSetHash+")."
-	case len(verdict.Violations) > 0:
-		c.Reason = v1alpha1.ReasonRuleViolated
-	default:
-		c.Reason = v1alpha1.ReasonRulesNotEvaluated
+	c := policy.FromVerdict(st.result.Verdict, nil).Accepted()
+	if len(st.result.Errors) > 0 {
+		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonInvalidRule
+	}
+	if c.Status == metav1.ConditionFalse {
+		c.Message = refusal(st)
 	}
 	return c
 }
@@ -72,16 +65,7 @@ func refusal(st state) string {
 	if !st.result.Verdict.Allowed {
 		says = append(says, st.result.Verdict.Message())
 	}
-	return limited(strings.Join(says, "\n"))
-}
-
-// limited keeps a message within what a condition takes.
-func limited(message string) string {
-	const most = 32 << 10
-	if len(message) <= most {
-		return message
-	}
-	return strings.ToValidUTF8(message[:most-len(" …")], "") + " …"
+	return sample.Cut(strings.Join(says, "\n"), 32<<10) // what a condition takes
 }
 
 func ready(g *v1alpha1.Guardrail, st state) metav1.Condition {
@@ -103,7 +87,7 @@ func ready(g *v1alpha1.Guardrail, st state) metav1.Condition {
 func inForce(g *v1alpha1.Guardrail, st state) string {
 	var says []string
 	if n := st.result.Rules; n > 0 {
-		says = append(says, count(n, "rule"))
+		says = append(says, sample.Count(n, "rule"))
 	}
 	if l := g.Spec.Limits; l != nil {
 		for _, cap := range []struct {
@@ -119,7 +103,7 @@ func inForce(g *v1alpha1.Guardrail, st state) string {
 		}
 	}
 	if n := len(g.Spec.ConditionTypes); n > 0 {
-		says = append(says, count(n, "condition type"))
+		says = append(says, sample.Count(n, "condition type"))
 	}
 	if n := len(g.Spec.Witnesses); n > 0 {
 		says = append(says, counted(n, "witness", "witnesses"))
@@ -136,8 +120,6 @@ func inForce(g *v1alpha1.Guardrail, st state) string {
 	}
 	return text
 }
-
-func count(n int, what string) string { return counted(n, what, what+"s") }
 
 func counted(n int, one, many string) string {
 	if n == 1 {

@@ -13,6 +13,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
+	"github.com/resourcestack/autohealer/internal/metric"
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
@@ -26,7 +27,7 @@ type keeper struct {
 func (k *keeper) steps() policy.Steps[*v1alpha1.GuardrailException] {
 	return policy.Steps[*v1alpha1.GuardrailException]{
 		New: func() *v1alpha1.GuardrailException { return &v1alpha1.GuardrailException{} }, Describe: k.describe,
-		Gone: func(exception types.NamespacedName) { forgetException(exception.Name) },
+		Gone: func(exception types.NamespacedName) { activeGauge.DeleteLabelValues(exception.Name) },
 	}
 }
 
@@ -42,7 +43,7 @@ func (k *keeper) describe(ctx context.Context, x *v1alpha1.GuardrailException, _
 	is.After = x.DeepCopy()
 	is.After.Status = statusOf(x, st)
 	ready := meta.FindStatusCondition(is.After.Status.Conditions, v1alpha1.ConditionReady)
-	gaugeException(x.Name, ready.Reason == v1alpha1.ReasonActive)
+	activeGauge.WithLabelValues(x.Name).Set(metric.Bool(ready.Reason == v1alpha1.ReasonActive))
 	is.Again = next(now, st.ends, st.verdict.RecheckAt, st.target.recheckAt)
 	return is, nil
 }

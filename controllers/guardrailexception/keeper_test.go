@@ -40,7 +40,7 @@ func TestAnExceptionThatIsGoneIsForgotten(t *testing.T) {
 	k := &policy.Keeper[*v1alpha1.GuardrailException]{
 		Steps: (&keeper{}).steps(), Client: fake.NewClientBuilder().WithScheme(scheme).Build(), Clock: testingclock.NewFakePassiveClock(now),
 	}
-	gaugeException(key.Name, true)
+	activeGauge.WithLabelValues(key.Name).Set(1)
 	if _, err := k.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
 		t.Fatal(err)
 	}

@@ -15,10 +15,3 @@ var activeGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 func registerMetrics() error {
 	return metric.Register(activeGauge)
 }
-
-func gaugeException(name string, active bool) {
-	activeGauge.WithLabelValues(name).Set(metric.Bool(active))
-}
-
-// forgetException drops the series of an exception that is gone.
-func forgetException(name string) { activeGauge.DeleteLabelValues(name) }

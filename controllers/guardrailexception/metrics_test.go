@@ -40,15 +40,15 @@ func TestASecondManagerInOneProcessSharesTheMetrics(t *testing.T) {
 }
 
 func TestTheGaugeTellsWhetherAnExceptionHoldsAndGoesWithIt(t *testing.T) {
-	gaugeException("a", true)
-	gaugeException("b", true)
-	gaugeException("b", false)
+	activeGauge.WithLabelValues("a").Set(1)
+	activeGauge.WithLabelValues("b").Set(1)
+	activeGauge.WithLabelValues("b").Set(0)
 	want := []string{`autohealer_guardrailexception_active{exception="a"} 1`, `autohealer_guardrailexception_active{exception="b"} 0`}
 	if got := scrape(t, activeGauge); !slices.Equal(got, want) {
 		t.Errorf("got\n%s", strings.Join(got, "\n"))
 	}
-	forgetException("a")
-	forgetException("b")
+	activeGauge.DeleteLabelValues("a")
+	activeGauge.DeleteLabelValues("b")
 	if got := scrape(t, activeGauge); len(got) > 0 {
 		t.Errorf("after they are gone\n%s", strings.Join(got, "\n"))
 	}

@@ -36,7 +36,8 @@ func (o *Observer) Start(ctx context.Context) error {
 	var watches []kube.Watch
 	for _, kind := range kinds.Policies() {
 		changed := func(object client.Object) {
-			o.requestNaming(v1alpha1.ExceptionTarget{Kind: kind.Name(), Namespace: object.GetNamespace(), Name: object.GetName()})
+			changed := v1alpha1.ExceptionTarget{Kind: kind.Name(), Namespace: object.GetNamespace(), Name: object.GetName()}
+			o.requestFor(func(target v1alpha1.ExceptionTarget) bool { return target == changed })
 		}
 		watches = append(watches, kube.On(client.Object(kind.New()), changed, changed))
 	}
@@ -66,36 +67,28 @@ func (o *Observer) use(ctx context.Context, all []*v1alpha1.GuardrailException) 
 
 // rulesChanged asks for the status of the exceptions from rules that changed.
 func (o *Observer) rulesChanged(c guard.Change) {
-	o.mu.Lock()
-	naming := o.naming
-	o.mu.Unlock()
-	for target := range naming {
-		if slices.Contains(c.Kinds, target.Kind) || slices.Contains(c.Kinds, "GuardrailException") {
-			o.requestNaming(target)
-		}
-	}
+	o.requestFor(func(target v1alpha1.ExceptionTarget) bool {
+		return slices.Contains(c.Kinds, target.Kind) || slices.Contains(c.Kinds, "GuardrailException")
+	})
 }
 
 // lead takes the queue of a replica that became the leader.
 func (o *Observer) lead(q kube.Queue) {
 	o.statuses.Attach(q)
-	o.mu.Lock()
-	naming := o.naming
-	o.mu.Unlock()
-	for _, names := range naming {
-		for _, name := range names {
-			o.request(name)
-		}
-	}
+	o.requestFor(func(v1alpha1.ExceptionTarget) bool { return true })
 }
 
 func (o *Observer) request(name string) { o.statuses.Add(types.NamespacedName{Name: name}, 0) }
 
-// requestNaming asks for the status of the exceptions for a target.
-func (o *Observer) requestNaming(target v1alpha1.ExceptionTarget) {
+// requestFor asks for the status of the exceptions for these targets.
+func (o *Observer) requestFor(concerned func(v1alpha1.ExceptionTarget) bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, name := range o.naming[target] {
-		o.request(name)
+	for target, names := range o.naming {
+		if concerned(target) {
+			for _, name := range names {
+				o.request(name)
+			}
+		}
 	}
 }

@@ -33,10 +33,7 @@ type state struct {
 func statusOf(x *v1alpha1.GuardrailException, st state) v1alpha1.GuardrailExceptionStatus {
 	after := *x.Status.DeepCopy()
 	after.ObservedGeneration = x.Generation
-	judged := policy.Acceptance{
-		Allowed: st.verdict.Allowed, Violated: len(st.verdict.Violations) > 0,
-		RuleSet: st.verdict.RuleSetHash, Message: st.verdict.Message(),
-	}
+	judged := policy.FromVerdict(st.verdict, nil)
 	accepted := judged.Accepted()
 	ready := readyCondition(x, st)
 	switch {

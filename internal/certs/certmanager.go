@@ -48,39 +48,17 @@ func (m *CertManager) IssuedSecret() string { return m.options.SecretName + "-is
 // Reconcile takes over what cert-manager has issued, step by step, serves what the record holds and publishes its CAs.
 // What is in the way of a new certificate is no reason to stop serving the present one.
 func (m *CertManager) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	candidate, problem := m.candidate(ctx)
+	issued, problem := m.issued(ctx)
 	m.fail(ctx, problem)
-	return m.keep(ctx, func(data map[string][]byte, c circumstances) (turn, error) {
-		t, err := m.turn(data, c, candidate)
-		if problem != nil {
-			t.again = retryIssue
-		}
-		return t, err
-	})
+	result, err := m.keep(ctx, func(state, circumstances) (*offer, error) { return issued, nil })
+	if problem != nil {
+		result.RequeueAfter = min(result.RequeueAfter, retryIssue)
+	}
+	return result, err
 }
 
-func (m *CertManager) turn(data map[string][]byte, c circumstances, candidate *pair) (turn, error) {
-	current, unreadable := decodeIssued(data)
-	next, step := current.advance(candidate, c, m.options.Settle)
-	if unreadable != nil && step != "" {
-		step = fmt.Sprintf("the Secret was unusable (%v): %s", unreadable, step)
-	}
-	content, err := next.encode()
-	if err != nil {
-		return turn{}, err
-	}
-	t := turn{content: content, step: step}
-	if next.leaf != nil {
-		t.leaf = next.leaf.tls
-	}
-	if candidate != nil && !next.serves(candidate) {
-		t.again = m.untilSettled(c.now)
-	}
-	return t, nil
-}
-
-// candidate is the certificate that cert-manager issued last.
-func (m *CertManager) candidate(ctx context.Context) (*pair, error) {
+// issued is the certificate that cert-manager issued last.
+func (m *CertManager) issued(ctx context.Context) (*offer, error) {
 	if err := m.apply(ctx); err != nil {
 		return nil, err
 	}
@@ -96,14 +74,27 @@ func (m *CertManager) candidate(ctx context.Context) (*pair, error) {
 		return nil, fmt.Errorf("find the CA: Secret %s/%s has no %s; the issuer must say which CA signs, as those of type CA and Vault do",
 			secret.Namespace, secret.Name, cmmeta.TLSCAKey)
 	}
-	candidate, err := readPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey], secret.Data[cmmeta.TLSCAKey])
+	issued, err := read(secret)
 	if err == nil {
-		err = candidate.acceptable(m.options.Hosts, m.options.Clock.Now())
+		err = issued.acceptable(m.options.Hosts, m.options.Clock.Now())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("use the certificate in Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
-	return candidate, nil
+	return issued, nil
+}
+
+// read parses what cert-manager issued.
+func read(secret *corev1.Secret) (*offer, error) {
+	leaf, err := readPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey], true)
+	if err != nil {
+		return nil, fmt.Errorf("read certificate and key: %w", err)
+	}
+	ca, err := readPair(secret.Data[cmmeta.TLSCAKey], nil, false)
+	if err != nil {
+		return nil, fmt.Errorf("read the CA: %w", err)
+	}
+	return &offer{leaf: leaf, ca: ca}, nil
 }
 
 // apply applies Issuers and Certificates when that is due.

@@ -19,13 +19,12 @@ import (
 func writePair(g Gomega, dir, host string) string {
 	ca, err := newAuthority(time.Now(), time.Hour)
 	g.Expect(err).NotTo(HaveOccurred())
-	leaf, err := ca.issue(time.Now(), time.Hour, []string{host})
+	issued, err := ca.issue(time.Now(), time.Hour, []string{host})
 	g.Expect(err).NotTo(HaveOccurred())
-	certPEM, keyPEM, err := leaf.encode()
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(os.WriteFile(filepath.Join(dir, "tls.key"), keyPEM, 0o600)).To(Succeed())
-	g.Expect(os.WriteFile(filepath.Join(dir, "tls.crt"), certPEM, 0o600)).To(Succeed())
-	return leaf.cert.SerialNumber.String()
+	leaf := issued.leaf
+	g.Expect(os.WriteFile(filepath.Join(dir, "tls.key"), leaf.keyPEM, 0o600)).To(Succeed())
+	g.Expect(os.WriteFile(filepath.Join(dir, "tls.crt"), leaf.certPEM, 0o600)).To(Succeed())
+	return leaf.certs[0].SerialNumber.String()
 }
 
 // logLines collects what is logged.

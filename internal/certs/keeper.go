@@ -1,6 +1,7 @@
 package certs
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -40,15 +41,8 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.CALife == 0 {
-		o.CALife = 365 * 24 * time.Hour
-	}
-	if o.LeafLife == 0 {
-		o.LeafLife = 90 * 24 * time.Hour
-	}
-	if o.Settle == 0 {
-		o.Settle = 2 * time.Minute
-	}
+	o.CALife, o.LeafLife = cmp.Or(o.CALife, 365*24*time.Hour), cmp.Or(o.LeafLife, 90*24*time.Hour)
+	o.Settle = cmp.Or(o.Settle, 2*time.Minute)
 	if o.Ours == nil {
 		o.Ours = func(context.Context) error { return nil }
 	}
@@ -89,15 +83,15 @@ type keeper struct {
 	late   bool
 }
 
-// turn is what a provider makes of its part of the record.
+// turn is what becomes of a provider's part of the record.
 type turn struct {
 	// content of the part, to be written if step says what was done; "" when nothing is due.
 	content map[string][]byte
 	step    string
 	// leaf to serve; nil while there is none.
-	leaf *tls.Certificate
-	// again is when to look again at the latest; 0 when it is all the same.
-	again time.Duration
+	leaf *pair
+	// waits: something is served once it has settled.
+	waits bool
 }
 
 // circumstances are what a provider decides on.
@@ -139,11 +133,12 @@ func (k *keeper) Ready(*http.Request) error {
 	return nil
 }
 
-// keep has the provider take its turn, serves what came of it and publishes the record's CAs.
+// keep takes the step that is due towards what the provider offers to serve, nil for nothing, serves what came of it and publishes
+// the record's CAs.
 //
 // What is published is read before the record and written at the resourceVersion read: had another replica published a newer
 // record in between, that conflicts. So a replica that lags never takes back a CA.
-func (k *keeper) keep(ctx context.Context, next func(data map[string][]byte, c circumstances) (turn, error)) (reconcile.Result, error) {
+func (k *keeper) keep(ctx context.Context, offered func(is state, c circumstances) (*offer, error)) (reconcile.Result, error) {
 	now := k.options.Clock.Now()
 	config, err := k.readConfiguration(ctx, now)
 	if err != nil {
@@ -163,7 +158,7 @@ func (k *keeper) keep(ctx context.Context, next func(data map[string][]byte, c c
 	if c.settled, err = k.settled(config, secret.Data, now); err != nil {
 		return reconcile.Result{}, err
 	}
-	t, err := next(secret.Data, c)
+	t, err := k.turn(secret.Data, c, offered)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("rotate the serving certificate: %w", err)
 	}
@@ -178,6 +173,27 @@ func (k *keeper) keep(ctx context.Context, next func(data map[string][]byte, c c
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: k.lookAgain(t, now)}, nil
+}
+
+// turn takes the one step that is due. What can't be read in the part is as nothing.
+func (k *keeper) turn(data map[string][]byte, c circumstances, offered func(is state, c circumstances) (*offer, error)) (turn, error) {
+	current, unreadable := k.part.decode(data)
+	current, dropped := current.withoutExpired(c.now)
+	candidate, err := offered(current, c)
+	if err != nil {
+		return turn{}, err
+	}
+	next, step := current.advance(candidate, c, k.options.Settle)
+	switch {
+	case unreadable != nil && step != "":
+		step = fmt.Sprintf("the Secret was unusable (%v): %s", unreadable, step)
+	case dropped && step == "":
+		step = "dropped expired CAs"
+	}
+	content, err := k.part.encode(next)
+	return turn{
+		content: content, step: step, leaf: next.leaf, waits: next.next != nil || candidate != nil && !next.serves(candidate.leaf),
+	}, err
 }
 
 // readConfiguration gives nil when there is none, and notes since when it has been as it is.
@@ -240,7 +256,7 @@ func (k *keeper) write(ctx context.Context, secret *corev1.Secret, t turn, now t
 		logger.Info("Dropped what another provider left behind: its CAs have expired")
 	}
 	if t.leaf != nil {
-		logger = logger.WithValues("certificateExpires", t.leaf.Leaf.NotAfter)
+		logger = logger.WithValues("certificateExpires", t.leaf.notAfter())
 	}
 	if t.step != "" {
 		logger.Info("Rotated", "step", t.step)
@@ -263,22 +279,21 @@ func (k *keeper) typed(secret *corev1.Secret, data map[string][]byte) map[string
 	return data
 }
 
-func (k *keeper) serve(leaf *tls.Certificate) {
+func (k *keeper) serve(leaf *pair) {
 	if leaf == nil {
 		return
 	}
-	k.serving.Store(leaf)
-	expiry.Set(float64(leaf.Leaf.NotAfter.Unix()))
+	k.serving.Store(&leaf.tls)
+	expiry.Set(float64(leaf.notAfter().Unix()))
 }
 
 // fail notes what keeps the provider from getting a certificate, and logs it unless that is known; nil takes it back.
 func (k *keeper) fail(ctx context.Context, problem error) {
-	known := k.problem.Load()
 	if problem == nil {
 		k.problem.Store(nil)
 		return
 	}
-	k.problem.Store(&problem)
+	known := k.problem.Swap(&problem)
 	if known == nil || (*known).Error() != problem.Error() {
 		log.FromContext(ctx).Error(problem, "Can't get a new serving certificate, trying on", "served", k.serving.Load() != nil)
 	}
@@ -288,10 +303,7 @@ func (k *keeper) fail(ctx context.Context, problem error) {
 // for a third of its life.
 func (k *keeper) lookAgain(t turn, now time.Time) time.Duration {
 	after := min(k.options.LeafLife/10, time.Hour)
-	if t.again > 0 {
-		after = min(after, t.again)
-	}
-	if k.late {
+	if t.waits || k.late {
 		after = min(after, k.untilSettled(now))
 	}
 	return after

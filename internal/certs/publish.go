@@ -93,13 +93,17 @@ func (k *keeper) untilSettled(now time.Time) time.Duration {
 
 // trusts says whether every webhook of the configuration trusts all of the CAs.
 func trusts(config *admissionregistrationv1.ValidatingWebhookConfiguration, authorities []*x509.Certificate) bool {
-	for i := range config.Webhooks {
-		trusted, err := cert.ParseCertsPEM(config.Webhooks[i].ClientConfig.CABundle)
-		if err != nil || !containsAll(trusted, authorities) {
-			return false
-		}
-	}
-	return len(config.Webhooks) > 0
+	return everyBundle(config, func(text []byte) bool {
+		trusted, err := cert.ParseCertsPEM(text)
+		return err == nil && containsAll(trusted, authorities)
+	})
+}
+
+// everyBundle says whether this holds for the bundle of every webhook of the configuration, of which there is one.
+func everyBundle(config *admissionregistrationv1.ValidatingWebhookConfiguration, holds func(text []byte) bool) bool {
+	return len(config.Webhooks) > 0 && !slices.ContainsFunc(config.Webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool {
+		return !holds(w.ClientConfig.CABundle)
+	})
 }
 
 // justWritten says whether somebody has changed the configuration within settle: another replica may just have published
@@ -112,12 +116,7 @@ func justWritten(config *admissionregistrationv1.ValidatingWebhookConfiguration,
 
 // published says whether every webhook of the configuration trusts exactly this bundle.
 func published(config *admissionregistrationv1.ValidatingWebhookConfiguration, bundle []byte) bool {
-	for i := range config.Webhooks {
-		if !bytes.Equal(config.Webhooks[i].ClientConfig.CABundle, bundle) {
-			return false
-		}
-	}
-	return len(config.Webhooks) > 0
+	return everyBundle(config, func(text []byte) bool { return bytes.Equal(text, bundle) })
 }
 
 // patchBundle writes the bundle into the configuration, unless somebody has changed that since it was read: then it fails

@@ -46,15 +46,9 @@ func (p part) keys() []string {
 	return append(p.authorities(), p.leafCert, p.leafKey, p.caKey, p.nextKey)
 }
 
-// in gives what data has of the part.
-func (p part) in(data map[string][]byte) map[string][]byte {
-	own := map[string][]byte{}
-	for _, key := range p.keys() {
-		if len(data[key]) > 0 {
-			own[key] = data[key]
-		}
-	}
-	return own
+// in says whether data has something of the part.
+func (p part) in(data map[string][]byte) bool {
+	return slices.ContainsFunc(p.keys(), func(key string) bool { return len(data[key]) > 0 })
 }
 
 // replace puts the part's new content into the record's data and leaves the rest alone.
@@ -120,7 +114,7 @@ func certificates(data map[string][]byte, keys []string) []*x509.Certificate {
 func (p part) withoutDeadParts(data map[string][]byte, now time.Time) (map[string][]byte, bool) {
 	dropped := false
 	for _, other := range parts {
-		if other == p || len(other.in(data)) == 0 {
+		if other == p || !other.in(data) {
 			continue
 		}
 		alive := slices.ContainsFunc(certificates(data, other.authorities()), func(c *x509.Certificate) bool { return !expired(c, now) })

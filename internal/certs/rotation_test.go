@@ -30,6 +30,9 @@ func TestACAIsPublishedBeforeItSignsAndTheOldOneStaysUntilItExpires(t *testing.T
 	g.Expect(renewed.NotAfter).To(Equal(began.Add(150*day)), "the leaf is renewed at two thirds of its 90 days")
 	g.Expect(renewed.Issuer.CommonName).To(Equal(first.Issuer.CommonName))
 
+	for _, d := range []time.Duration{120, 180, 240} {
+		at(d * day)
+	}
 	staged := 244 * day // two thirds of a year, and the next whole day
 	at(staged)
 	g.Expect(authorities(g, w.bundle(g))).To(HaveLen(2), "the next CA is published")
@@ -52,15 +55,25 @@ func TestACertificateNeverOutlivesItsCA(t *testing.T) {
 	g := NewWithT(t)
 	ca, err := newAuthority(began, 30*day)
 	g.Expect(err).NotTo(HaveOccurred())
-	leaf, err := ca.issue(began, 90*day, []string{"a.example.org"})
+	issued, err := ca.issue(began, 90*day, []string{"a.example.org"})
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(leaf.cert.NotAfter).To(Equal(began.Add(30 * day)))
+	g.Expect(issued.leaf.notAfter()).To(Equal(began.Add(30 * day)))
 
-	sc := schedule{caLife: 30 * day, leafLife: 90 * day, hosts: []string{"a.example.org"}}
-	next, step, err := sc.advance(state{ca: ca, leaf: leaf, next: &ca}, circumstances{now: began.Add(29 * day)})
+	s := NewSelfSigned(Options{CALife: 30 * day, LeafLife: 90 * day, Hosts: []string{"a.example.org"}})
+	further, err := s.sign(state{ca: ca, leaf: issued.leaf, next: ca}, circumstances{now: began.Add(29 * day)})
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(step).To(BeEmpty(), "a renewal that gains nothing would be repeated for ever")
-	g.Expect(next.leaf).To(Equal(leaf))
+	g.Expect(further).To(BeNil(), "a renewal that gains nothing would be repeated for ever")
+}
+
+func TestWhatHasExpiredIsRenewedByTheCAThatIsTrusted(t *testing.T) {
+	g := NewWithT(t)
+	w := newWorld()
+	s := w.replica()
+	g.Expect(reconcileOnce(s)).To(Succeed())
+	trusted := w.bundle(g)
+	w.wait(300 * day) // another CA is due, too
+	g.Expect(reconcileOnce(s)).To(Succeed())
+	g.Expect(verify(s.serving.Load(), trusted, w.clock.Now())).To(Succeed())
 }
 
 func TestTouchingTheConfigurationRestartsTheWait(t *testing.T) {

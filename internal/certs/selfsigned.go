@@ -2,68 +2,48 @@ package certs
 
 import (
 	"context"
-	"crypto/tls"
-	"fmt"
+	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 // SelfSigned keeps a CA and a serving certificate in the record, publishes the CA in the webhook's configuration, and
-// rotates both.
+// rotates both: at two thirds of their life, which leaves a third for somebody to notice that rotation fails.
 //
 // Deleting the Secret renews everything at once. It is meant for a leaked key, and so doesn't keep the old CA trusted:
 // admission may be refused for the seconds until every replica has the new certificate.
-type SelfSigned struct {
-	keeper
-	schedule schedule
-}
+type SelfSigned struct{ keeper }
 
 // NewSelfSigned gives a provider that does nothing before SetupWithManager.
 func NewSelfSigned(o Options) *SelfSigned {
-	o = o.withDefaults()
-	return &SelfSigned{
-		keeper:   keeper{options: o, part: selfSignedPart},
-		schedule: schedule{caLife: o.CALife, leafLife: o.LeafLife, hosts: o.Hosts},
-	}
+	return &SelfSigned{keeper{options: o.withDefaults(), part: selfSignedPart}}
 }
 
 // Reconcile takes the rotation step that is due, serves what the record holds and publishes its CAs.
 func (s *SelfSigned) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	return s.keep(ctx, s.turn)
+	return s.keep(ctx, s.sign)
 }
 
-func (s *SelfSigned) turn(data map[string][]byte, c circumstances) (turn, error) {
-	current, step, err := s.next(data, c)
-	if err != nil {
-		return turn{}, err
+// sign makes what should be served in place of what is; nil when that will do. The CA to come signs once it may be served.
+func (s *SelfSigned) sign(is state, c circumstances) (*offer, error) {
+	ca, hosts := is.ca, s.options.Hosts
+	over := is.over(c.now)
+	switch {
+	case is.next != nil && (c.settled || over):
+		ca = is.next
+	case is.next == nil && (over || is.usable(c.now) && ca.due(c.now, s.options.CALife)):
+		var err error
+		if ca, err = newAuthority(c.now, s.options.CALife); err != nil {
+			return nil, err
+		}
+	case is.leaf.due(c.now, s.options.LeafLife) && ca.notAfter().After(is.leaf.notAfter()):
+	case is.leaf.covers(hosts) != nil:
+		// The present hosts stay in until the next renewal: replicas of two versions would overwrite each other for ever.
+		hosts = slices.Concat(hosts, is.leaf.hosts())
+		slices.Sort(hosts)
+		hosts = slices.Compact(hosts)
+	default:
+		return nil, nil
 	}
-	t := turn{step: step, leaf: current.served()}
-	if t.content, err = current.encode(); err != nil {
-		return turn{}, err
-	}
-	if current.next != nil {
-		t.again = s.untilSettled(c.now)
-	}
-	return t, nil
-}
-
-func (s *SelfSigned) next(data map[string][]byte, c circumstances) (state, string, error) {
-	if len(selfSignedPart.in(data)) == 0 {
-		first, err := s.schedule.start(c.now, c.others)
-		return first, "there was nothing in the Secret: made a CA", err
-	}
-	current, err := decodeState(data)
-	if err != nil {
-		first, startErr := s.schedule.start(c.now, c.others)
-		return first, fmt.Sprintf("the Secret was unusable: started afresh (%v)", err), startErr
-	}
-	return s.schedule.advance(current, c)
-}
-
-// served is what a server needs of the leaf; nil while there is none.
-func (s state) served() *tls.Certificate {
-	if s.unserved() {
-		return nil
-	}
-	return s.leaf.tlsCertificate()
+	return ca.issue(c.now, s.options.LeafLife, hosts)
 }

@@ -7,6 +7,7 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -29,60 +30,43 @@ func (m *CertManager) SetupWithManager(mgr ctrl.Manager) error {
 		return fmt.Errorf("add cert-manager's kinds to the scheme: %w", err)
 	}
 	m.mapper = mgr.GetRESTMapper()
-	issued, err := addCache(mgr, map[client.Object]cache.ByObject{&corev1.Secret{}: oneSecret(m.options.Namespace, m.IssuedSecret())})
+	issued, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		ByObject: map[client.Object]cache.ByObject{&corev1.Secret{}: OneSecret(m.options.Namespace, m.IssuedSecret())},
+	})
 	if err != nil {
-		return err
+		return fmt.Errorf("make the cache of what cert-manager issues: %w", err)
+	}
+	if err := mgr.Add(everyReplicas{issued}); err != nil {
+		return fmt.Errorf("add the cache of what cert-manager issues: %w", err)
 	}
 	return m.setup(mgr, m, source.Func(func(ctx context.Context, queue queue) error { return watchWithoutWaiting(ctx, issued, queue) }))
 }
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// setup brings a cache of its own, of the two objects alone: watching all Secrets of the namespace would need more rights.
+// setup watches the record and the webhook's configuration in the manager's cache, which must have no others: to watch all Secrets of the
+// namespace would need more rights.
 func (k *keeper) setup(mgr ctrl.Manager, r reconcile.Reconciler, further ...source.Source) error {
 	if err := registerMetrics(); err != nil {
 		return err
 	}
 	k.client, k.reader = mgr.GetClient(), mgr.GetAPIReader()
-	objects, err := addCache(mgr, map[client.Object]cache.ByObject{
-		&corev1.Secret{}: oneSecret(k.options.Namespace, k.options.SecretName),
-		&admissionregistrationv1.ValidatingWebhookConfiguration{}: {
-			Field: fields.OneTermEqualSelector("metadata.name", k.options.WebhookConfiguration),
-		},
-	})
-	if err != nil {
-		return err
-	}
 	builder := ctrl.NewControllerManagedBy(mgr).
 		Named("serving-certificate").
 		WithOptions(controller.Options{NeedLeaderElection: ptr.To(false), SkipNameValidation: ptr.To(true)}).
 		WatchesRawSource(source.Func(lookOnce)). // where neither object exists there is no event
-		WatchesRawSource(source.Kind(objects, client.Object(&corev1.Secret{}), handler.EnqueueRequestsFromMapFunc(always))).
-		WatchesRawSource(source.Kind(objects, client.Object(&admissionregistrationv1.ValidatingWebhookConfiguration{}), handler.EnqueueRequestsFromMapFunc(always)))
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(always)).
+		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, handler.EnqueueRequestsFromMapFunc(always))
 	for _, s := range further {
 		builder.WatchesRawSource(s)
 	}
 	return builder.Complete(r)
 }
 
-func oneSecret(namespace, name string) cache.ByObject {
-	return cache.ByObject{
-		Namespaces: map[string]cache.Config{namespace: {}},
-		Field:      fields.OneTermEqualSelector("metadata.name", name),
-	}
-}
-
-func addCache(mgr ctrl.Manager, objects map[client.Object]cache.ByObject) (cache.Cache, error) {
-	added, err := cache.New(mgr.GetConfig(), cache.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), ByObject: objects,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("make the serving certificate's cache: %w", err)
-	}
-	if err := mgr.Add(everyReplicas{added}); err != nil {
-		return nil, fmt.Errorf("add the serving certificate's cache: %w", err)
-	}
-	return added, nil
+// OneSecret is how a cache has a single Secret.
+func OneSecret(namespace, name string) cache.ByObject {
+	return cache.ByObject{Namespaces: map[string]cache.Config{namespace: {FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name)}}}
 }
 
 // everyReplicas is a cache that a standby starts too. Without this the manager would keep a cache of several kinds for

@@ -1,8 +1,8 @@
 package certs
 
 import (
+	"bytes"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -10,46 +10,95 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// state is what SelfSigned keeps in the record. Where it takes over from another provider there is but a next CA at first.
+// state is what a provider keeps in its part of the record.
 type state struct {
-	ca   keyPair // signed the leaf
-	leaf keyPair // what every replica serves
-	// next is the CA to come: trusted by API servers, but signing nothing yet.
-	next *keyPair
+	// leaf is what every replica serves, and ca signed it; nil at first.
+	leaf, ca *pair
+	// next is the CA to come: to be trusted before anything is served that it signed. Nil while there is none.
+	next *pair
 	// previous CAs are trusted as long as they are valid, because a replica that lags may still serve their leaf.
 	previous []*x509.Certificate
 }
 
-// unserved says that there is nothing to serve yet, only a CA to come.
-func (s state) unserved() bool { return s.leaf.cert == nil }
+// usable says whether API servers may still accept the leaf.
+func (s state) usable(now time.Time) bool {
+	return s.leaf != nil && !expired(s.leaf.certs[0], now)
+}
+
+// over says that there is no CA that could sign what is served.
+func (s state) over(now time.Time) bool { return s.ca == nil || expired(s.ca.certs[0], now) }
+
+// trusted are the CAs that were published before anything was served that they signed.
+func (s state) trusted() []*x509.Certificate {
+	if s.ca == nil {
+		return s.previous
+	}
+	return slices.Concat(s.previous, s.ca.certs)
+}
+
+// advance takes the one step that is due, and says which; "" when none is. What is offered is nil while nothing is, else acceptable.
+//
+// An offer of a CA that isn't trusted yet comes in two steps: the CA is published as the next one, and the offer is served
+// once that is settled, that is, once every API server must have seen it. Whatever the CA, an offer that is younger than
+// settle, or than clocks differ, waits while something else is served, by this replica or by another: to an API server whose
+// clock is behind, it isn't valid yet.
+func (s state) advance(offered *offer, c circumstances, settle time.Duration) (state, string) {
+	if offered == nil || s.serves(offered.leaf) {
+		return s, ""
+	}
+	trusted, elsewhere := containsAll(s.trusted(), offered.ca.certs), s.usable(c.now) || c.others
+	switch {
+	case !elsewhere:
+		return s.take(offered, c.now), "took the first serving certificate"
+	case !trusted && (s.next == nil || !slices.EqualFunc(s.next.certs, offered.ca.certs, (*x509.Certificate).Equal)):
+		s.next = offered.ca
+		return s, "learnt of a new CA, to be trusted before what it signed is served"
+	case c.now.Before(offered.leaf.certs[0].NotBefore.Add(min(settle, clockSkew))):
+	case trusted:
+		return s.take(offered, c.now), "took the renewed serving certificate"
+	case c.settled:
+		return s.take(offered, c.now), "the new CA is trusted: took the serving certificate that it signed"
+	}
+	return s, ""
+}
+
+func (s state) serves(leaf *pair) bool {
+	return s.leaf != nil && bytes.Equal(s.leaf.certPEM, leaf.certPEM) && bytes.Equal(s.leaf.keyPEM, leaf.keyPEM)
+}
+
+// take lets what is offered be served. The CAs before stay trusted until they expire.
+func (s state) take(offered *offer, now time.Time) state {
+	s.previous = slices.DeleteFunc(slices.Clone(s.trusted()), func(c *x509.Certificate) bool {
+		return expired(c, now) || slices.ContainsFunc(offered.ca.certs, c.Equal)
+	})
+	if s.next != nil && slices.EqualFunc(s.next.certs, offered.ca.certs, (*x509.Certificate).Equal) {
+		s.next = nil
+	}
+	s.leaf, s.ca = offered.leaf, offered.ca
+	return s
+}
 
 // withoutExpired drops the CAs that nobody needs to trust any more, and a next one that came too late.
 func (s state) withoutExpired(now time.Time) (state, bool) {
-	valid := slices.DeleteFunc(slices.Clone(s.previous), func(c *x509.Certificate) bool { return expired(c, now) })
+	gone := func(c *x509.Certificate) bool { return expired(c, now) }
+	valid := slices.DeleteFunc(slices.Clone(s.previous), gone)
 	dropped := len(valid) < len(s.previous)
 	s.previous = valid
-	if s.next != nil && s.next.expired(now) {
+	if s.next != nil && slices.ContainsFunc(s.next.certs, gone) {
 		s.next, dropped = nil, true
 	}
 	return s, dropped
 }
 
 // encode gives the part's content.
-func (s state) encode() (map[string][]byte, error) {
-	data, p := map[string][]byte{}, selfSignedPart
-	put := func(certKey, keyKey string, pair keyPair) error {
-		var err error
-		data[certKey], data[keyKey], err = pair.encode()
-		return err
-	}
-	if !s.unserved() {
-		if err := errors.Join(put(p.leafCert, p.leafKey, s.leaf), put(p.caCert, p.caKey, s.ca)); err != nil {
-			return nil, err
-		}
-	}
-	if s.next != nil {
-		if err := put(p.nextCert, p.nextKey, *s.next); err != nil {
-			return nil, err
+func (p part) encode(s state) (map[string][]byte, error) {
+	data := map[string][]byte{}
+	for _, of := range p.pairs(&s) {
+		if held := *of.pair; held != nil {
+			data[of.cert] = held.certPEM
+			if of.key != "" {
+				data[of.key] = held.keyPEM
+			}
 		}
 	}
 	if len(s.previous) > 0 {
@@ -62,35 +111,39 @@ func (s state) encode() (map[string][]byte, error) {
 	return data, nil
 }
 
-// decodeState reads the part's content. It is strict: what it can't read or what doesn't fit together is an error, so that
+// decode reads the part's content. It is strict: what it can't read or what doesn't fit together is an error, so that
 // the caller starts afresh instead of serving something that no API server accepts.
-func decodeState(data map[string][]byte) (state, error) {
-	var s state
-	var err error
-	p := selfSignedPart
-	if len(data[p.nextCert])+len(data[p.nextKey]) > 0 {
-		next, err := decode(data[p.nextCert], data[p.nextKey])
-		if err != nil {
-			return state{}, fmt.Errorf("read %s and %s: %w", p.nextCert, p.nextKey, err)
+func (p part) decode(data map[string][]byte) (s state, err error) {
+	for _, of := range p.pairs(&s) {
+		if len(data[of.cert])+len(data[of.key]) == 0 {
+			continue
 		}
-		s.next = &next
+		if *of.pair, err = readPair(data[of.cert], data[of.key], of.key != ""); err != nil {
+			return state{}, fmt.Errorf("read %s: %w", of.cert, err)
+		}
 	}
 	if len(data[p.previous]) > 0 {
 		if s.previous, err = cert.ParseCertsPEM(data[p.previous]); err != nil {
 			return state{}, fmt.Errorf("read %s: %w", p.previous, err)
 		}
 	}
-	if s.next != nil && len(data[p.caCert])+len(data[p.leafCert]) == 0 {
-		return s, nil
+	if (s.leaf == nil) != (s.ca == nil) {
+		return state{}, fmt.Errorf("%s and %s must both be there", p.leafCert, p.caCert)
 	}
-	if s.ca, err = decode(data[p.caCert], data[p.caKey]); err != nil {
-		return state{}, fmt.Errorf("read %s and %s: %w", p.caCert, p.caKey, err)
-	}
-	if s.leaf, err = decode(data[p.leafCert], data[p.leafKey]); err != nil {
-		return state{}, fmt.Errorf("read %s and %s: %w", p.leafCert, p.leafKey, err)
-	}
-	if err := s.leaf.cert.CheckSignatureFrom(s.ca.cert); err != nil {
-		return state{}, fmt.Errorf("check that %s is signed by %s: %w", p.leafCert, p.caCert, err)
+	if s.leaf != nil && p.caKey != "" { // it signs what is served itself
+		if err := s.leaf.certs[0].CheckSignatureFrom(s.ca.certs[0]); err != nil {
+			return state{}, fmt.Errorf("check that %s is signed by %s: %w", p.leafCert, p.caCert, err)
+		}
 	}
 	return s, nil
+}
+
+// held is where a pair of a state is in the part; key is "" where it has none.
+type held struct {
+	cert, key string
+	pair      **pair
+}
+
+func (p part) pairs(s *state) []held {
+	return []held{{p.leafCert, p.leafKey, &s.leaf}, {p.caCert, p.caKey, &s.ca}, {p.nextCert, p.nextKey, &s.next}}
 }

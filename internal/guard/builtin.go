@@ -175,7 +175,7 @@ func (k *builtinKind) addVariable(v Variable) error {
 		return fmt.Errorf("reads %v; a shared variable reads only object and oldObject", all.list())
 	}
 	k.index[root] = len(k.variables)
-	k.variables = append(k.variables, &compiledVariable{Variable: v, program: p, all: all})
+	k.variables = append(k.variables, &compiledVariable{Variable: v, program: p})
 	k.through[root] = all
 	return nil
 }

@@ -159,10 +159,10 @@ func (e *environments) plan(p *program, expression string, parsed *cel.Ast) erro
 // compileRule compiles a rule's condition, which must also depend on something.
 func (e *environments) compileRule(expression string) (program, error) {
 	p, checked, err := e.check(expression, cel.BoolType)
-	if err != nil {
-		return p, err
+	if err == nil {
+		err = p.withinBounds(expression)
 	}
-	if err := p.withinBounds(expression); err != nil {
+	if err != nil {
 		return p, err
 	}
 	constant, err := e.isConstant(checked)

@@ -11,8 +11,8 @@ type compiledRule struct {
 	Rule
 	// guardrail has the rule; "" for a built-in one.
 	guardrail string
-	// broken says why the rule can't be evaluated; nothing below is there then.
-	broken string
+	// fault is why the rule can't be evaluated; nil when it can. Nothing but atRunTime is there then.
+	fault *RuleError
 
 	condition program
 	message   *program
@@ -34,8 +34,6 @@ type compiledRule struct {
 type compiledVariable struct {
 	Variable
 	program
-	// all is what the variable reads through other variables.
-	all reads
 }
 
 // needsFacts: the rule judges what the object would do to the cluster as it is now.
@@ -43,7 +41,15 @@ func (r *compiledRule) needsFacts() bool { return r.live || r.usesFacts }
 
 // portable: a ValidatingAdmissionPolicy can carry the rule, its message included.
 func (r *compiledRule) portable() bool {
-	return r.broken == "" && !r.reads.anyOf(rootPlan, rootFacts, rootLimits) && !r.messageReads.anyOf(rootPlan, rootFacts, rootLimits)
+	return r.fault == nil && !r.reads.anyOf(rootPlan, rootFacts, rootLimits) && !r.messageReads.anyOf(rootPlan, rootFacts, rootLimits)
+}
+
+// broken says why the rule can't be evaluated; "" when it can.
+func (r *compiledRule) broken() string {
+	if r.fault == nil {
+		return ""
+	}
+	return fmt.Sprintf("Guardrail %s, %s", r.guardrail, oneLine(r.fault.String()))
 }
 
 // inPolicy: the generated ValidatingAdmissionPolicy has the rule. Those that warn are left to the webhook.

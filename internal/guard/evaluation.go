@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/cel-go/common/types"
@@ -12,6 +13,8 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	celvalues "k8s.io/apiserver/pkg/cel/common"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
 
 // errBudget means that the rules cost more than a request may.
@@ -44,7 +47,7 @@ type evaluation struct {
 	request           *admissionv1.AdmissionRequest
 	pausing           pausing
 	onlyObserves      bool
-	exceptions        []*exception
+	exceptions        []*v1alpha1.GuardrailException
 	// exceptionsRead: a review has asked for those that are stored.
 	exceptionsRead bool
 	facts          Facts
@@ -59,11 +62,10 @@ type evaluation struct {
 	// left is what may still be spent: first by the built-in rules, then, anew, by those of Guardrails.
 	left costs
 
-	plan                                      planValue
+	plan                                      plan
 	objectValue, oldObjectValue               any
 	requestValue, factsValue, authorizerValue any
 	variables                                 []any
-	hash                                      *string
 	recheckAt                                 time.Time
 	// unanswered is why the authorizer didn't answer the rule that is being judged.
 	unanswered error
@@ -76,15 +78,10 @@ func (g *Guard) evaluation(ctx context.Context, rules *ruleSet, kind *kindRules,
 	e := &evaluation{
 		ctx: ctx, guard: g, rules: rules, kind: kind, object: object, now: g.opts.Clock.Now(),
 		exceptions: rules.exceptions[targetOf(kind.name, object.content)], facts: g.opts.Facts, authorizer: g.opts.Authorizer,
-		variables: make([]any, len(kind.variables)),
-	}
-	for i, v := range kind.tableValues {
-		if v != nil {
-			e.variables[i] = v
-		}
+		variables: slices.Clone(kind.values),
 	}
 	e.refill()
-	e.plan.known = planPart{fields: kind.knownFields, ask: e.askKnown}
+	e.plan.known = planPart{fields: kind.knownFields, ask: func() (any, error) { return kind.askKnown(e) }}
 	e.plan.live = planPart{fields: kind.liveFields, ask: e.askLive}
 	return e
 }
@@ -175,7 +172,7 @@ func (e *evaluation) variable(root string) (any, bool) {
 	}
 	if e.variables[i] == nil {
 		v := e.kind.variables[i]
-		value, err := e.run(v.program)
+		value, err := e.run(v.program, e)
 		if err != nil {
 			value = types.NewErr("variable %s: %w", v.Name, err)
 		}
@@ -183,8 +180,6 @@ func (e *evaluation) variable(root string) (any, bool) {
 	}
 	return e.variables[i], true
 }
-
-func (e *evaluation) askKnown() (any, error) { return e.kind.askKnown(e) }
 
 // askLive asks the engine itself, or the planner that came with the options.
 func (e *evaluation) askLive() (any, error) {
@@ -235,28 +230,16 @@ func (e *evaluation) storedSynced() bool {
 	return true
 }
 
-// run evaluates one program and takes its cost off the request's budget, where it is counted. CEL itself ends what costs more than the
-// API server allows a call, after 0.1 s; so the deadline is looked at between programs only, which saves a context for each.
-func (e *evaluation) run(p program) (ref.Val, error) { return e.runOver(p, e) }
-
-func (e *evaluation) runOver(p program, roots interpreter.Activation) (ref.Val, error) {
+// run evaluates one program over the evaluation's roots or others, and takes its cost off the request's budget, where it is counted. CEL
+// itself ends what costs more than the API server allows a call, after 0.1 s; so the deadline is looked at between programs only, which
+// saves a context for each.
+func (e *evaluation) run(p program, roots interpreter.Activation) (ref.Val, error) {
 	if e.left.units == 0 || e.left.checks == 0 && p.asks {
 		return nil, errBudget
 	}
 	if err := e.ctx.Err(); err != nil {
 		return nil, e.inability(err)
 	}
-	value, err := e.eval(p, roots)
-	if err != nil {
-		return nil, err
-	}
-	if e.left.units == 0 {
-		return nil, errBudget
-	}
-	return value, nil
-}
-
-func (e *evaluation) eval(p program, roots interpreter.Activation) (ref.Val, error) {
 	if e.small && p.quick != nil {
 		value, _, err := p.quick().Eval(roots)
 		return value, err
@@ -265,14 +248,15 @@ func (e *evaluation) eval(p program, roots interpreter.Activation) (ref.Val, err
 	if cost := details.ActualCost(); cost != nil {
 		e.left.take(*cost)
 	}
+	if err == nil && e.left.units == 0 {
+		err = errBudget
+	}
 	return value, err
 }
 
-// holds evaluates a rule's condition.
-func (e *evaluation) holds(p program) (bool, error) { return e.holdsOver(p, e) }
-
-func (e *evaluation) holdsOver(p program, roots interpreter.Activation) (bool, error) {
-	value, err := e.runOver(p, roots)
+// holds evaluates a condition.
+func (e *evaluation) holds(p program, roots interpreter.Activation) (bool, error) {
+	value, err := e.run(p, roots)
 	if err != nil {
 		return false, err
 	}

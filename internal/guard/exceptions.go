@@ -32,12 +32,6 @@ func (t Target) compare(other Target) int {
 	return cmp.Or(strings.Compare(t.Kind, other.Kind), strings.Compare(t.Namespace, other.Namespace), strings.Compare(t.Name, other.Name))
 }
 
-// exception is a GuardrailException as rules see it, too.
-type exception struct {
-	*v1alpha1.GuardrailException
-	judged judged
-}
-
 // SetExceptions puts these exceptions in force, in place of all former ones.
 func (g *Guard) SetExceptions(all []*v1alpha1.GuardrailException) {
 	g.announce(Change{Targets: g.setExceptions(all)})
@@ -55,25 +49,24 @@ func (g *Guard) setExceptions(all []*v1alpha1.GuardrailException) []Target {
 	return changedTargets(was, byTarget)
 }
 
-// byTarget has those that can be read; what can't lifts nothing.
-func (g *Guard) byTarget(all []*v1alpha1.GuardrailException) map[Target][]*exception {
-	byTarget := map[Target][]*exception{}
+// byTarget has copies of them. One that comes from a file would be created now.
+func (g *Guard) byTarget(all []*v1alpha1.GuardrailException) exceptions {
+	byTarget := exceptions{}
 	for _, x := range all {
-		judged, err := judgedOf(kindGuardrailException, stamped(x.DeepCopy(), g.opts.Clock.Now()))
-		if err != nil {
-			continue
-		}
 		target := Target(x.Spec.TargetRef)
-		byTarget[target] = append(byTarget[target], &exception{GuardrailException: x.DeepCopy(), judged: judged})
+		byTarget[target] = append(byTarget[target], stamped(x.DeepCopy(), g.opts.Clock.Now()))
 	}
 	for _, of := range byTarget {
-		slices.SortFunc(of, func(a, b *exception) int { return strings.Compare(a.Name, b.Name) })
+		slices.SortFunc(of, func(a, b *v1alpha1.GuardrailException) int { return strings.Compare(a.Name, b.Name) })
 	}
 	return byTarget
 }
 
-func changedTargets(was, is map[Target][]*exception) []Target {
-	same := func(a, b *exception) bool {
+// exceptions by what they are for, and there by their names.
+type exceptions map[Target][]*v1alpha1.GuardrailException
+
+func changedTargets(was, is exceptions) []Target {
+	same := func(a, b *v1alpha1.GuardrailException) bool {
 		return a.UID == b.UID && a.Name == b.Name && a.DeletionTimestamp.Equal(b.DeletionTimestamp) && reflect.DeepEqual(a.Spec, b.Spec) &&
 			maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations)
 	}
@@ -92,19 +85,6 @@ func changedTargets(was, is map[Target][]*exception) []Target {
 	return changed
 }
 
-// until is when the exception ends; the zero time when it lifts nothing any more.
-func (x *exception) until(now time.Time) time.Time {
-	if x.DeletionTimestamp != nil {
-		return time.Time{}
-	}
-	if x.CreationTimestamp.IsZero() { // it comes from a file, and would be created now
-		created := *x.GuardrailException
-		created.CreationTimestamp.Time = now
-		return guardrail.Ends(&created)
-	}
-	return guardrail.Ends(x.GuardrailException)
-}
-
 // lift finds the exception that lifts a violated rule for the object as it is now, and holds the longest. Only policies can
 // be excepted: nothing judges a Guardrail or an exception again when an exception for it ends.
 func (e *evaluation) lift(r *compiledRule) *Lifted {
@@ -113,11 +93,11 @@ func (e *evaluation) lift(r *compiledRule) *Lifted {
 	}
 	var found *Lifted
 	for _, x := range e.exceptions {
-		until := x.until(e.now)
-		if !slices.Contains(x.Spec.RuleIDs, r.ID) || !e.now.Before(until) || found != nil && !found.Until.Before(until) {
+		until := guardrail.Ends(x)
+		if x.DeletionTimestamp != nil || !slices.Contains(x.Spec.RuleIDs, r.ID) || !e.now.Before(until) || found != nil && !found.Until.Before(until) {
 			continue
 		}
-		if x.Spec.SpecHash == e.specHash() && e.admits(x) {
+		if hash, err := hashOf(e.object.content); err == nil && x.Spec.SpecHash == hash && e.admits(x) {
 			found = &Lifted{Rule: r.ID, Exception: x.Name, Until: until}
 		}
 	}
@@ -150,26 +130,15 @@ func (e *evaluation) readExceptions() {
 	e.exceptions = e.guard.byTarget(all)[target]
 }
 
-// specHash is the object's, "" when there is none.
-func (e *evaluation) specHash() string {
-	if e.hash == nil {
-		hash, err := hashOf(e.object.content)
-		if err != nil {
-			hash = ""
-		}
-		e.hash = &hash
-	}
-	return *e.hash
-}
-
 // admits says whether the rules over exceptions admit this one. It is asked only when the exception would lift something,
 // which is seldom.
-func (e *evaluation) admits(x *exception) bool {
+func (e *evaluation) admits(x *v1alpha1.GuardrailException) bool {
 	kind := e.rules.kinds[kindGuardrailException]
-	if kind == nil {
+	judged, err := judgedOf(kindGuardrailException, x)
+	if kind == nil || err != nil {
 		return false
 	}
-	of := e.guard.evaluation(e.ctx, e.rules, kind, x.judged)
+	of := e.guard.evaluation(e.ctx, e.rules, kind, judged)
 	of.exceptions = nil // no exception lifts the rules over exceptions
 	verdict := of.atRunTime()
 	e.lookAgain(verdict.RecheckAt)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,7 +24,7 @@ func weeding(t *testing.T, forecast weeder.Forecast, opts Options) *Guard {
 	opts.Facts = &plainFacts{}
 	opts.Planners = map[string]Planner{"WeederConfig": PlannerOf(func(*v1alpha1.WeederConfig, limit.Limits, time.Time) weeder.Forecast { return forecast })}
 	if opts.Authorizer == nil {
-		opts.Authorizer = answer(authorizer.DecisionAllow)
+		opts.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
 	}
 	return under(t, newTestGuard(t, nil), opts)
 }

@@ -133,35 +133,22 @@ func (r reads) through(variables map[string]reads) reads {
 // excerptWidth is how much of a long line an error shows, half of it on either side of the place.
 const excerptWidth = 80
 
-// positionError is what is wrong with an expression, with line, column and a caret under the place.
-type positionError struct {
-	message      string
-	line, column int
-	excerpt      string
-	caret        int
-}
-
-// Error is three lines: line, column and cause; the text; the caret.
-func (e *positionError) Error() string {
-	return fmt.Sprintf("%d:%d: %s\n | %s\n | %s^", e.line, e.column, e.message, e.excerpt, strings.Repeat(".", e.caret))
-}
-
-// errorAt is an error at a place, whose column counts from 0.
+// errorAt is an error at a place, whose column counts from 0: line, column and cause; the text; a caret under the place.
 func errorAt(expression string, at common.Location, format string, args ...any) error {
-	e := &positionError{message: fmt.Sprintf(format, args...), line: max(1, at.Line()), column: at.Column() + 1}
-	lines := strings.Split(expression, "\n")
-	text := []rune(lines[min(e.line, len(lines))-1])
-	e.caret = min(max(0, at.Column()), len(text))
-	from := max(0, min(e.caret-excerptWidth/2, len(text)-excerptWidth))
+	line, lines := max(1, at.Line()), strings.Split(expression, "\n")
+	text := []rune(lines[min(line, len(lines))-1])
+	caret := min(max(0, at.Column()), len(text))
+	from := max(0, min(caret-excerptWidth/2, len(text)-excerptWidth))
 	to := min(len(text), from+excerptWidth)
-	e.excerpt, e.caret = string(text[from:to]), e.caret-from
+	excerpt := string(text[from:to])
+	caret -= from
 	if from > 0 {
-		e.excerpt, e.caret = "…"+e.excerpt, e.caret+1
+		excerpt, caret = "…"+excerpt, caret+1
 	}
 	if to < len(text) {
-		e.excerpt += "…"
+		excerpt += "…"
 	}
-	return e
+	return fmt.Errorf("%d:%d: %s\n | %s\n | %s^", line, at.Column()+1, fmt.Sprintf(format, args...), excerpt, strings.Repeat(".", caret))
 }
 
 // errorAtStart is an error of the whole expression.

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
@@ -14,7 +14,7 @@ import (
 // what compiles gives a verdict within the budget, at admission and at run time.
 func FuzzCompile(f *testing.F) {
 	g := newTestGuard(f, &fakeFacts{forecast: condition.Forecast{MatchingNodes: []string{"n1", "n2"}}})
-	g.opts.Authorizer = answer(authorizer.DecisionAllow)
+	g.opts.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
 	kinds := g.Kinds()
 	for i, kind := range kinds {
 		for _, r := range g.Rules(kind) {
@@ -36,9 +36,9 @@ func FuzzCompile(f *testing.F) {
 	f.Fuzz(func(t *testing.T, which byte, expression, message string) {
 		name := kinds[int(which)%len(kinds)]
 		compiled := g.kinds[name].compileOwnRule("own", &v1alpha1.GuardrailRule{Name: "x", Expression: expression, MessageExpression: message})
-		if compiled.err != nil {
-			if lines := strings.Split(compiled.err.Message, "\n"); len(lines) != 3 || !strings.HasSuffix(lines[2], "^") {
-				t.Errorf("an error without an excerpt: %q", compiled.err.Message)
+		if compiled.fault != nil {
+			if lines := strings.Split(compiled.fault.Message, "\n"); len(lines) != 3 || !strings.HasSuffix(lines[2], "^") {
+				t.Errorf("an error without an excerpt: %q", compiled.fault.Message)
 			}
 			return
 		}
@@ -47,9 +47,9 @@ func FuzzCompile(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e.add(&Verdict{}, compiled.rule)
+		e.add(&Verdict{}, compiled)
 		if spent := maxRequestCost - e.left.units; spent > 4*maxRuleCost {
-			t.Errorf("cost %d, estimated at most %d", spent, compiled.rule.condition.cost)
+			t.Errorf("cost %d, estimated at most %d", spent, compiled.condition.cost)
 		}
 	})
 }

@@ -39,8 +39,6 @@ type Options struct {
 	// OwnNamespace is Autohealer's: elsewhere policies act for tenants, with their accounts' rights. "" when it isn't known;
 	// then every namespace counts as a tenant's.
 	OwnNamespace string
-	// Limits that hold where no Guardrail sets others. Default: the built-in ones.
-	Limits func() limit.Limits
 	// AwaitGuardrails: until the first SetGuardrails everything counts as paused, and of the kinds that act nothing is admitted.
 	AwaitGuardrails bool
 	// Clock. Default: the machine's.
@@ -96,19 +94,13 @@ func startGuard(opts Options, kinds map[string]*builtinKind) (*Guard, error) {
 			return nil, fmt.Errorf("the planner of %s gives %v, want %v", name, planner.plan, want)
 		}
 	}
-	if opts.Limits == nil {
-		opts.Limits = limit.Builtin
-	}
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
 	}
 	g := &Guard{opts: opts, kinds: kinds, reviewing: semaphore.NewWeighted(1), asking: flowcontrol.NewTokenBucketRateLimiter(10, 50)}
-	set, err := g.assemble(nil, nil, guardrail.Merge(opts.Limits(), nil))
-	if err != nil {
-		return nil, err
-	}
+	set := g.assemble(nil, nil, guardrail.Merge(limit.Builtin(), nil))
 	if opts.AwaitGuardrails {
-		set.unread, set.merged = true, guardrail.Unread(opts.Limits())
+		set.unread, set.merged = true, guardrail.Unread(limit.Builtin())
 		set.policy = set.merged
 	}
 	g.rules.Store(set)
@@ -116,7 +108,7 @@ func startGuard(opts Options, kinds map[string]*builtinKind) (*Guard, error) {
 }
 
 // assemble makes a rule set of compiled rules. Exceptions are those in force.
-func (g *Guard) assemble(all []*ownRules, compiled compiledRules, policy guardrail.Policy) (*ruleSet, error) {
+func (g *Guard) assemble(all []*ownRules, compiled compiledRules, policy guardrail.Policy) *ruleSet {
 	set := &ruleSet{
 		kinds: map[string]*kindRules{}, merged: policy, policy: policy, limits: limitsValue(policy.Limits),
 		guardrails: map[string]*ownRules{}, compiled: compiled,
@@ -136,12 +128,9 @@ func (g *Guard) assemble(all []*ownRules, compiled compiledRules, policy guardra
 		for _, own := range all {
 			rules = append(rules, own.byKind[name]...)
 		}
-		var err error
-		if set.kinds[name], err = k.with(rules, w); err != nil {
-			return nil, err
-		}
+		set.kinds[name] = k.with(rules, w)
 	}
-	return set, nil
+	return set
 }
 
 // RuleSetHash names the rules in force for a kind; "" when there are none.

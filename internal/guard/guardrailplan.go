@@ -2,6 +2,7 @@ package guard
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -95,24 +96,14 @@ func (s *ruleSet) disputes(rail *v1alpha1.Guardrail) []string {
 
 // inOrder are the Guardrails in force, by name.
 func (s *ruleSet) inOrder() []*ownRules {
-	var all []*ownRules
-	for _, own := range s.guardrails {
-		all = append(all, own)
-	}
-	slices.SortFunc(all, func(a, b *ownRules) int { return strings.Compare(a.Name, b.Name) })
-	return all
+	return slices.SortedFunc(maps.Values(s.guardrails), func(a, b *ownRules) int { return strings.Compare(a.Name, b.Name) })
 }
 
 // keptRules are the rules that an update leaves as they were.
 func keptRules(rail, old *v1alpha1.Guardrail) map[string]bool {
-	was := map[string]*v1alpha1.GuardrailRule{}
-	for i := range old.Spec.Rules {
-		was[old.Spec.Rules[i].Name] = &old.Spec.Rules[i]
-	}
 	kept := map[string]bool{}
-	for i := range rail.Spec.Rules {
-		r := &rail.Spec.Rules[i]
-		kept[r.Name] = reflect.DeepEqual(was[r.Name], r)
+	for _, r := range rail.Spec.Rules {
+		kept[r.Name] = slices.ContainsFunc(old.Spec.Rules, func(was v1alpha1.GuardrailRule) bool { return reflect.DeepEqual(was, r) })
 	}
 	return kept
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
+	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
 // GuardrailResult is what became of a Guardrail.
@@ -46,21 +47,14 @@ func (g *Guard) setGuardrails(all []*v1alpha1.Guardrail) ([]GuardrailResult, Cha
 		declared[i] = guardrail.Declared{Guardrail: compiled[i].Guardrail}
 	}
 	results := make([]GuardrailResult, len(all))
-	preliminary, err := g.assemble(inOrder, known, guardrail.Merge(g.opts.Limits(), declared))
+	preliminary := g.assemble(inOrder, known, guardrail.Merge(limit.Builtin(), declared))
 	for i, own := range compiled {
-		results[i] = GuardrailResult{Name: own.Name, Rules: own.inForce(), Errors: own.errors}
-		if err == nil {
-			results[i].Verdict = g.judgeGuardrail(ctx, preliminary, own.Guardrail)
+		results[i] = GuardrailResult{
+			Name: own.Name, Rules: own.inForce(), Errors: own.errors, Verdict: g.judgeGuardrail(ctx, preliminary, own.Guardrail),
 		}
 		declared[i].Refused = !results[i].Verdict.Allowed
 	}
-	set, err := g.assemble(inOrder, known, guardrail.Merge(g.opts.Limits(), declared))
-	if err != nil { // what can't be put in force may forbid anything
-		unread := *g.rules.Load()
-		unread.unread, unread.merged = true, guardrail.Unjudged(g.opts.Limits()).Tightened(all)
-		set = &unread
-	}
-	return results, g.publish(set)
+	return results, g.publish(g.assemble(inOrder, known, guardrail.Merge(limit.Builtin(), declared)))
 }
 
 // publish puts a rule set in force.
@@ -103,7 +97,7 @@ func (g *Guard) tighten(take func(*ruleSet)) {
 func (g *Guard) GuardrailsListed() {
 	g.tighten(func(set *ruleSet) {
 		if set.unread {
-			set.merged = guardrail.Unjudged(g.opts.Limits())
+			set.merged = guardrail.Unjudged(limit.Builtin())
 		}
 	})
 }

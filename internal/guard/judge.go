@@ -41,7 +41,7 @@ func (e *evaluation) judge(r *compiledRule) (*Violation, *Skip) {
 		return nil, skip
 	}
 	e.unanswered = nil
-	passes, err := e.holds(r.condition)
+	passes, err := e.holds(r.condition, e)
 	if e.unanswered != nil { // whatever the rule made of it
 		err = e.unanswered
 		e.lookAgain(e.now.Add(askAgain))
@@ -84,8 +84,8 @@ func (e *evaluation) failure(r *compiledRule, err error) string {
 // cannot says why a rule can't be evaluated, nil when it can.
 func (e *evaluation) cannot(r *compiledRule) *Skip {
 	switch {
-	case r.broken != "":
-		return &Skip{Rule: r.ID, Severity: r.Severity, Reason: r.broken}
+	case r.fault != nil:
+		return &Skip{Rule: r.ID, Severity: r.Severity, Reason: r.broken()}
 	case r.live && !e.knowsLive(), r.usesFacts && !e.factsKnown():
 		return &Skip{Rule: r.ID, Severity: r.OnFactsUnavailable, Reason: reasons[MissingFacts], Missing: MissingFacts}
 	case r.asksWho && !e.knowsWho():
@@ -136,7 +136,7 @@ func (e *evaluation) leavesAlone(r *compiledRule) bool {
 	if r.unchanged == nil || e.oldObject.content == nil {
 		return false
 	}
-	unchanged, err := e.holdsOver(*r.unchanged, e.asWritten)
+	unchanged, err := e.holds(*r.unchanged, e.asWritten)
 	return err == nil && unchanged && (r.atRunTime || e.storedMayAct())
 }
 
@@ -182,9 +182,6 @@ func (e *evaluation) verdict(applies func(*compiledRule) bool) Verdict {
 		if applies(r) && !e.isOf(r.guardrail) {
 			e.add(&v, r)
 		}
-	}
-	if e.factsKnown() {
-		v.FactsTime = e.now.Add(-e.facts.Age(e.now))
 	}
 	return v
 }
@@ -271,12 +268,4 @@ func (t timely) Authorize(_ context.Context, a authorizer.Attributes) (authorize
 		t.of.unanswered = fmt.Errorf("ask what %s may do: %w", a.GetUser().GetName(), err)
 	}
 	return decision, reason, err
-}
-
-// answer says the same to every question, for rules' tests.
-type answer authorizer.Decision
-
-// Authorize gives the answer.
-func (a answer) Authorize(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
-	return authorizer.Decision(a), "", nil
 }

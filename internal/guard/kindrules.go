@@ -5,11 +5,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
-
-	"github.com/google/cel-go/common/types/ref"
 
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 )
@@ -19,15 +18,15 @@ type kindRules struct {
 	*builtinKind
 	// own are the rules of Guardrails, broken ones included.
 	own []*compiledRule
-	// tableValues are those of variables that are tables, nil for the others.
-	tableValues []ref.Val
+	// values are those of variables that are tables, nil for the others.
+	values []any
 	// hash names all that decides verdicts.
 	hash string
 }
 
 // with puts together what judges a kind: the built-in part, the rules of Guardrails, and what they declare.
-func (k *builtinKind) with(own []*compiledRule, w world) (*kindRules, error) {
-	now := &kindRules{builtinKind: k, own: own, tableValues: make([]ref.Val, len(k.variables))}
+func (k *builtinKind) with(own []*compiledRule, w world) *kindRules {
+	now := &kindRules{builtinKind: k, own: own, values: make([]any, len(k.variables))}
 	digest := sha256.New()
 	digest.Write(k.text)
 	encoder := json.NewEncoder(digest)
@@ -39,14 +38,12 @@ func (k *builtinKind) with(own []*compiledRule, w world) (*kindRules, error) {
 		}
 		rule := r.Rule
 		rule.Tests, rule.Rationale = nil, ""
-		if err := encoder.Encode(rule); err != nil {
-			return nil, fmt.Errorf("hash rule %s: %w", r.ID, err)
-		}
+		_ = encoder.Encode(rule) // a digest takes all, and texts can be encoded
 	}
 	if k.tables != nil {
 		for _, t := range k.tables(w) {
 			i := k.index[variablePath+t.name]
-			now.tableValues[i] = t.value()
+			now.values[i] = t.value()
 			if v := t.variable(); v.Expression != k.variables[i].Expression {
 				digest.Write([]byte(v.Expression))
 			}
@@ -56,7 +53,7 @@ func (k *builtinKind) with(own []*compiledRule, w world) (*kindRules, error) {
 		fmt.Fprint(digest, w.policy.Limits)
 	}
 	now.hash = hex.EncodeToString(digest.Sum(nil))[:16]
-	return now, nil
+	return now
 }
 
 // ruleSet is all that is in force. It is immutable; a change makes a new one.
@@ -69,7 +66,7 @@ type ruleSet struct {
 	guardrails map[string]*ownRules
 	// compiled are their rules, so that they needn't be compiled again.
 	compiled   compiledRules
-	exceptions map[Target][]*exception
+	exceptions exceptions
 	// unread: the Guardrails aren't known yet, so that nothing is admitted.
 	unread bool
 }
@@ -93,8 +90,6 @@ type RuleInfo struct {
 	NeedsFacts bool
 	// Unchanged is CEL that is true for an update that leaves alone all that the rule reads; "" when there is none.
 	Unchanged string
-	// StaticCost is the estimate of the expression, in CEL cost units.
-	StaticCost uint64
 }
 
 // Rules are the rules for a kind, in the catalogue's order, then those of Guardrails, the oldest first.
@@ -106,9 +101,9 @@ func (g *Guard) Rules(kind string) []RuleInfo {
 	infos := make([]RuleInfo, 0, len(k.rules)+len(k.own))
 	for _, r := range slices.Concat(k.rules, k.own) {
 		infos = append(infos, RuleInfo{
-			Rule: r.Rule, Guardrail: r.guardrail, Broken: r.broken, Reads: r.reads.list(), Variables: k.needed(r),
+			Rule: r.Rule, Guardrail: r.guardrail, Broken: r.broken(), Reads: r.reads.list(), Variables: k.needed(r),
 			Portable: r.portable(), AtRunTime: r.atRunTime, NeedsFacts: r.needsFacts(),
-			Unchanged: r.unchangedExpression, StaticCost: r.condition.cost,
+			Unchanged: r.unchangedExpression,
 		})
 	}
 	return infos
@@ -116,12 +111,7 @@ func (g *Guard) Rules(kind string) []RuleInfo {
 
 // Kinds that the guard judges, sorted.
 func (g *Guard) Kinds() []string {
-	var kinds []string
-	for kind := range g.kinds {
-		kinds = append(kinds, kind)
-	}
-	slices.Sort(kinds)
-	return kinds
+	return slices.Sorted(maps.Keys(g.kinds))
 }
 
 // needed are the variables that a rule needs, directly or through others.

@@ -46,14 +46,8 @@ type ownRules struct {
 	displaces []string
 }
 
-// compiledOwn is a rule for one kind, or what is wrong with it.
-type compiledOwn struct {
-	rule *compiledRule
-	err  *RuleError
-}
-
 // compiler gives a Guardrail's rule compiled for a kind.
-type compiler func(k *builtinKind, rail string, r *v1alpha1.GuardrailRule) compiledOwn
+type compiler func(k *builtinKind, rail string, r *v1alpha1.GuardrailRule) *compiledRule
 
 // compileOwn compiles a Guardrail's rules for each of their kinds.
 func (g *Guard) compileOwn(rail *v1alpha1.Guardrail, compile compiler) *ownRules {
@@ -68,9 +62,9 @@ func (g *Guard) compileOwn(rail *v1alpha1.Guardrail, compile compiler) *ownRules
 				continue
 			}
 			compiled := compile(k, rail.Name, r)
-			own.byKind[name] = append(own.byKind[name], compiled.rule)
-			if compiled.err != nil {
-				own.errors = append(own.errors, *compiled.err)
+			own.byKind[name] = append(own.byKind[name], compiled)
+			if compiled.fault != nil {
+				own.errors = append(own.errors, *compiled.fault)
 			}
 		}
 	}
@@ -91,13 +85,13 @@ func ownRule(rail string, r *v1alpha1.GuardrailRule) Rule {
 
 // compileOwnRule compiles a rule for one kind. One that doesn't compile is there all the same, as one that can't be
 // evaluated.
-func (k *builtinKind) compileOwnRule(rail string, r *v1alpha1.GuardrailRule) compiledOwn {
+func (k *builtinKind) compileOwnRule(rail string, r *v1alpha1.GuardrailRule) *compiledRule {
 	rule := ownRule(rail, r)
 	compiled, err := k.compileRule(rule)
 	if err == nil {
 		compiled.guardrail = rail
 		compiled.alwaysCount()
-		return compiledOwn{rule: compiled}
+		return compiled
 	}
 	e := RuleError{Rule: r.Name, Field: fieldExpression, Kind: k.name, Message: err.Error()}
 	if of := (*fieldError)(nil); errors.As(err, &of) {
@@ -106,38 +100,22 @@ func (k *builtinKind) compileOwnRule(rail string, r *v1alpha1.GuardrailRule) com
 			e.Field = fieldMessage
 		}
 	}
-	return k.broken(rail, rule, e)
-}
-
-// broken is a rule that can't be evaluated.
-func (k *builtinKind) broken(rail string, rule Rule, e RuleError) compiledOwn {
-	return compiledOwn{err: &e, rule: &compiledRule{
-		Rule: rule, guardrail: rail, atRunTime: true,
-		broken: fmt.Sprintf("Guardrail %s, %s", rail, oneLine(e.String())),
-	}}
+	return &compiledRule{Rule: rule, guardrail: rail, atRunTime: true, fault: &e}
 }
 
 // compiledRules are what was compiled, by all that it depends on.
-type compiledRules map[ruleKey]compiledOwn
+type compiledRules map[ruleKey]*compiledRule
 
-// ruleKey is all that a compiled rule depends on.
-type ruleKey struct {
-	kind, rail, name, kinds, expression, message, rationale string
-	severity                                                v1alpha1.RuleSeverity
-	onFactsUnavailable                                      v1alpha1.RuleSeverity
-	exceptable                                              bool
-}
+// ruleKey is all that a compiled rule depends on: its kind, its Guardrail and what that says of it.
+type ruleKey struct{ kind, rail, rule string }
 
 func keyOf(k *builtinKind, rail string, r *v1alpha1.GuardrailRule) ruleKey {
-	return ruleKey{
-		kind: k.name, rail: rail, name: r.Name, kinds: strings.Join(r.Kinds, ","), expression: r.Expression, message: r.MessageExpression,
-		rationale: r.Rationale, severity: r.Severity, onFactsUnavailable: r.OnFactsUnavailable, exceptable: r.Exceptable,
-	}
+	return ruleKey{k.name, rail, fmt.Sprintf("%#v", *r)}
 }
 
 // anew compiles what isn't known, and keeps in now all that was asked for: memory holds what is in force, and nothing else.
 func (c compiledRules) anew(now compiledRules) compiler {
-	return func(k *builtinKind, rail string, r *v1alpha1.GuardrailRule) compiledOwn {
+	return func(k *builtinKind, rail string, r *v1alpha1.GuardrailRule) *compiledRule {
 		key := keyOf(k, rail, r)
 		compiled, known := c[key]
 		if !known {
@@ -158,7 +136,7 @@ func (g *Guard) charge(all []*ownRules) {
 				spent[name] = &costs{}
 			}
 			for i, r := range own.byKind[name] {
-				if r.broken != "" {
+				if r.fault != nil {
 					continue
 				}
 				with := *spent[name]
@@ -168,9 +146,8 @@ func (g *Guard) charge(all []*ownRules) {
 					*spent[name] = with
 					continue
 				}
-				_, short, _ := strings.Cut(r.ID, "/")
-				e := RuleError{Rule: short, Field: fieldExpression, Kind: name, Message: "with the rules before it, those of older Guardrails included, it " + excess}
-				own.byKind[name][i] = g.kinds[name].broken(own.Name, r.Rule, e).rule
+				e := RuleError{Rule: r.Name(), Field: fieldExpression, Kind: name, Message: "with the rules before it, those of older Guardrails included, it " + excess}
+				own.byKind[name][i] = &compiledRule{Rule: r.Rule, guardrail: own.Name, atRunTime: true, fault: &e}
 				own.errors = append(own.errors, e)
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"iter"
 	"reflect"
-	"strings"
 	"unicode"
 
 	"github.com/google/cel-go/common/types"
@@ -15,13 +14,9 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
-const (
-	// planTextLength bounds a text in a plan: a condition type has at most 316 characters, a pod's namespace, name and role
-	// about as many, an error of a rule with its excerpt some more.
-	planTextLength = 400
-	// cut ends a text that was longer.
-	cut = " …"
-)
+// planTextLength bounds a text in a plan: a condition type has at most 316 characters, a pod's namespace, name and role
+// about as many, an error of a rule with its excerpt some more.
+const planTextLength = 400
 
 // planFields are the fields of terms or of a forecast by their names in CEL.
 type planFields map[string]int
@@ -121,92 +116,44 @@ func (p *planPart) get(field int) ref.Val {
 	case reflect.Bool:
 		return types.Bool(f.Bool())
 	case reflect.String:
-		return types.String(shorten(f.String()))
+		return types.String(sample.Cut(f.String(), planTextLength))
 	default:
 		return types.NewStringList(types.DefaultTypeAdapter, f.Interface().([]string))
 	}
 }
 
-func shorten(text string) string {
-	if len(text) <= planTextLength {
-		return text
-	}
-	return strings.ToValidUTF8(text[:planTextLength-len(cut)], "") + cut
-}
+// plan is what rules read as plan. Only the fields that they read are made into CEL values; the whole is good for nothing else.
+type plan struct{ known, live planPart }
 
-// planValue is what rules read as plan. Only the fields that they read are made into CEL values.
-type planValue struct {
-	known, live planPart
-}
-
-var _ traits.Mapper = (*planValue)(nil)
-
-// Find gives a field.
-func (p *planValue) Find(key ref.Val) (ref.Val, bool) {
-	name, isText := key.(types.String)
-	if !isText {
-		return types.MaybeNoSuchOverloadErr(key), false
-	}
-	for _, part := range []*planPart{&p.known, &p.live} {
-		if i, there := part.fields[string(name)]; there {
-			value := part.get(i)
-			return value, !types.IsError(value)
-		}
-	}
-	return nil, false
-}
-
-// whole is all fields, for the rare expression that looks at plan as a map.
-func (p *planValue) whole() traits.Mapper {
-	all := map[string]ref.Val{}
-	for _, part := range []*planPart{&p.known, &p.live} {
-		for name, i := range part.fields {
-			all[name] = part.get(i)
-		}
-	}
-	return types.DefaultTypeAdapter.NativeToValue(all).(traits.Mapper)
-}
+var (
+	_           traits.Indexer = (*plan)(nil)
+	planCELType                = types.NewOpaqueType("plan")
+)
 
 // Get gives a field or an error.
-func (p *planValue) Get(key ref.Val) ref.Val {
-	value, found := p.Find(key)
-	if found || value != nil {
-		return value
+func (p *plan) Get(key ref.Val) ref.Val {
+	name, _ := key.(types.String)
+	for _, part := range []*planPart{&p.known, &p.live} {
+		if i, there := part.fields[string(name)]; there {
+			return part.get(i)
+		}
 	}
-	return types.ValOrErr(key, "no such key: %v", key)
+	return types.NewErr("no such key: %v", key)
 }
 
-// Contains says whether there is such a field.
-func (p *planValue) Contains(key ref.Val) ref.Val {
-	value, found := p.Find(key)
-	if value != nil && !found {
-		return value
-	}
-	return types.Bool(found)
+// ConvertToNative is for nobody.
+func (p *plan) ConvertToNative(t reflect.Type) (any, error) {
+	return nil, fmt.Errorf("plan is no %v", t)
 }
 
-// Size counts the fields.
-func (p *planValue) Size() ref.Val { return types.Int(len(p.known.fields) + len(p.live.fields)) }
+// ConvertToType is for nobody.
+func (p *plan) ConvertToType(t ref.Type) ref.Val { return types.NewErr("plan is no %s", t.TypeName()) }
 
-// Iterator walks over the fields' names.
-func (p *planValue) Iterator() traits.Iterator { return p.whole().Iterator() }
+// Equal says whether it is this one; there is one a request.
+func (p *plan) Equal(other ref.Val) ref.Val { return types.Bool(other == ref.Val(p)) }
 
-// ConvertToNative converts as a map does.
-func (p *planValue) ConvertToNative(t reflect.Type) (any, error) { return p.whole().ConvertToNative(t) }
+// Type is its own.
+func (p *plan) Type() ref.Type { return planCELType }
 
-// ConvertToType converts as a map does.
-func (p *planValue) ConvertToType(t ref.Type) ref.Val { return p.whole().ConvertToType(t) }
-
-// Equal compares as a map does.
-func (p *planValue) Equal(other ref.Val) ref.Val {
-	if o, ok := other.(*planValue); ok {
-		other = o.whole()
-	}
-	return p.whole().Equal(other)
-}
-
-// Type is a map's.
-func (p *planValue) Type() ref.Type { return types.MapType }
-
-// Value is the map.
-func (p *planValue) Value() any { return p.whole().Value() }
+// Value is itself.
+func (p *plan) Value() any { return p }

@@ -50,14 +50,14 @@ func (e *evaluation) ownRules(rail *v1alpha1.Guardrail) (*ownRules, error) {
 	}
 	ctx, cancel := context.WithTimeout(e.ctx, compileTakes)
 	defer cancel()
-	own := e.guard.check(e.rules, rail, func(k *builtinKind, name string, r *v1alpha1.GuardrailRule) compiledOwn {
+	own := e.guard.check(e.rules, rail, func(k *builtinKind, name string, r *v1alpha1.GuardrailRule) *compiledRule {
 		compiled, known := e.rules.compiled[keyOf(k, name, r)]
 		if known {
 			return compiled
 		}
 		if err := e.guard.inTurn(ctx, func() { compiled = k.compileOwnRule(name, r) }); err != nil {
 			e.ownErr = err
-			compiled.rule = &compiledRule{Rule: ownRule(name, r), broken: err.Error()}
+			compiled = &compiledRule{Rule: ownRule(name, r), fault: &RuleError{}} // of no interest without the others
 		}
 		return compiled
 	})
@@ -106,7 +106,7 @@ func (c *count) added(kind string, own *ownRules, old *v1alpha1.Guardrail) []*co
 			return o.Name == r.Name() && o.Expression == r.Expression && slices.Contains(o.Kinds, kind) && cmp.Or(o.Severity, v1alpha1.RuleDeny) == v1alpha1.RuleDeny
 		}
 		switch {
-		case !r.atRunTime, r.broken != "", r.Severity != Deny, slices.ContainsFunc(old.Spec.Rules, was):
+		case !r.atRunTime, r.fault != nil, r.Severity != Deny, slices.ContainsFunc(old.Spec.Rules, was):
 		case r.condition.asks:
 			c.notCounted("what rule %s refuses, because it asks the authorizer", r.Name())
 		default:
@@ -186,7 +186,7 @@ func (c *count) refuses(ctx context.Context, kind string, object client.Object, 
 		of := c.guard.evaluation(ctx, c.rules, c.rules.kinds[kind], judged)
 		of.authorizer, of.left = nil, c.left
 		for _, r := range rules {
-			if holds, err := of.holds(r.condition); err != nil || !holds {
+			if holds, err := of.holds(r.condition, of); err != nil || !holds {
 				refused = true
 				break
 			}

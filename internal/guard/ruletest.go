@@ -14,7 +14,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
@@ -87,8 +87,8 @@ func (g *Guard) testEvaluation(ctx context.Context, name string, test Test) (*ev
 	if e.exceptions, e.facts = nil, (TestFacts{Complete: true}); test.Facts != nil {
 		e.facts = *test.Facts
 	}
-	if e.authorizer = answer(authorizer.DecisionAllow); test.AccountsMay != nil && !*test.AccountsMay {
-		e.authorizer = answer(authorizer.DecisionDeny)
+	if e.authorizer = authorizerfactory.NewAlwaysAllowAuthorizer(); test.AccountsMay != nil && !*test.AccountsMay {
+		e.authorizer = authorizerfactory.NewAlwaysDenyAuthorizer()
 	}
 	known := e.facts.Synced()
 	e.liveKnown = &known
@@ -129,7 +129,7 @@ func testObject(kind string, text json.RawMessage) (map[string]any, error) {
 }
 
 // standIn takes the plan from a test. The known part is worked out all the same where the test says nothing of the plan.
-func (p *planValue) standIn(text json.RawMessage, info kindInfo) error {
+func (p *plan) standIn(text json.RawMessage, info kindInfo) error {
 	if text == nil {
 		return p.live.fix(map[string]json.RawMessage{}, info.live, true)
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/kinds"
@@ -95,7 +95,7 @@ func unrelated(t *testing.T, all []RuleInfo, rule RuleInfo, object json.RawMessa
 // TestWhatIsAdmittedForObservingCantAct: an account without rights doesn't keep a config from observing; what admits that is
 // no admission to act by.
 func TestWhatIsAdmittedForObservingCantAct(t *testing.T) {
-	g := under(t, newTestGuard(t, nil), Options{Authorizer: answer(authorizer.DecisionDeny)})
+	g := under(t, newTestGuard(t, nil), Options{Authorizer: authorizerfactory.NewAlwaysDenyAuthorizer()})
 	wc := &v1alpha1.WeederConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "w", UID: "u1", Generation: 1}}
 	wc.Spec.ServicesAndDependantSelectors = map[string]v1alpha1.DependantSelectors{"etcd": {PodSelectors: []v1alpha1.LabelSelector{{MatchLabels: map[string]string{"app": "api"}}}}}
 	if v, verdict := Admit(t.Context(), g, wc); v.Valid() || v.Enforces() || verdict.Allowed {

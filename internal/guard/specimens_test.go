@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 
 	"github.com/resourcestack/autohealer/internal/kinds"
 )
@@ -30,7 +30,7 @@ func specimens(t testing.TB, kind string) (admitted, refused Specimen) {
 
 func TestEveryKindHasASpecimenThatIsAdmittedAndOneThatItsRuleAloneRefuses(t *testing.T) {
 	g := newTestGuard(t, nil)
-	g.opts.OwnNamespace, g.opts.Authorizer = "example", answer(authorizer.DecisionAllow) // in which they are
+	g.opts.OwnNamespace, g.opts.Authorizer = "example", authorizerfactory.NewAlwaysAllowAuthorizer() // in which they are
 	names := kinds.Names(kinds.All)
 	slices.Sort(names)
 	if !slices.Equal(g.Kinds(), names) {

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,9 +22,7 @@ type Validated[T client.Object] struct {
 	object      T
 	uid         types.UID
 	generation  int64
-	specHash    string
 	ruleSetHash string
-	factsTime   time.Time
 	observes    bool
 }
 
@@ -49,14 +46,8 @@ func (v Validated[T]) UID() types.UID { return v.uid }
 // Generation that was judged.
 func (v Validated[T]) Generation() int64 { return v.generation }
 
-// SpecHash of what was judged.
-func (v Validated[T]) SpecHash() string { return v.specHash }
-
 // RuleSetHash names the rules that judged.
 func (v Validated[T]) RuleSetHash() string { return v.ruleSetHash }
-
-// FactsTime is when the facts were last known to be current; zero when they aren't complete.
-func (v Validated[T]) FactsTime() time.Time { return v.factsTime }
 
 var scheme = func() *runtime.Scheme {
 	s := runtime.NewScheme()
@@ -73,10 +64,6 @@ func Admit[T client.Object](ctx context.Context, g *Guard, obj T) (Validated[T],
 	if err == nil && obj.GetUID() == "" {
 		err = fmt.Errorf("%q was never stored: it has no UID", obj.GetName())
 	}
-	var specHash string
-	if err == nil {
-		specHash, err = hashOf(content)
-	}
 	if err != nil {
 		verdict.skip(unreadable(err))
 	}
@@ -85,8 +72,7 @@ func Admit[T client.Object](ctx context.Context, g *Guard, obj T) (Validated[T],
 	}
 	return Validated[T]{
 		object: obj, uid: obj.GetUID(), generation: obj.GetGeneration(),
-		specHash: specHash, ruleSetHash: verdict.RuleSetHash, factsTime: verdict.FactsTime,
-		observes: observes(content),
+		ruleSetHash: verdict.RuleSetHash, observes: observes(content),
 	}, verdict
 }
 

@@ -20,8 +20,6 @@ type Verdict struct {
 	Skipped []Skip
 	// RuleSetHash names the rules that judged.
 	RuleSetHash string
-	// FactsTime is when the facts were last known to be current; zero when no rule looked at them.
-	FactsTime time.Time
 	// Lifted are violated rules that exceptions keep from refusing the object; they are among the violations as warnings.
 	Lifted []Lifted
 	// RecheckAt is when the verdict may change without any event; zero when it can't.
@@ -187,7 +185,7 @@ func (e *evaluation) message(r *compiledRule) string {
 	if r.message == nil {
 		return r.FixedMessage()
 	}
-	value, err := e.run(*r.message)
+	value, err := e.run(*r.message, e)
 	switch err = e.inability(err); {
 	case errors.Is(err, errBudget):
 		return r.FixedMessage() + " (what is wrong with this object isn't told: " + err.Error() + ")"

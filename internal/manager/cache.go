@@ -15,12 +15,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/certs"
 	"github.com/resourcestack/autohealer/internal/domain/weeder"
 )
 
 // cacheOptions keep out of memory what nobody reads: with 5,000 nodes, or 100,000 pods, that is most of it.
 // Interrupted is told when a watch fails.
-func cacheOptions(interrupted func()) cache.Options {
+func cacheOptions(o options, interrupted func()) cache.Options {
 	return cache.Options{
 		DefaultWatchErrorHandler: func(ctx context.Context, r *toolscache.Reflector, err error) {
 			interrupted()
@@ -38,7 +39,8 @@ func cacheOptions(interrupted func()) cache.Options {
 			&appsv1.StatefulSet{}:        {Transform: slimWorkload},
 			// Only node leases: the manager may not list others, and there may be many.
 			&coordinationv1.Lease{}: {Namespaces: map[string]cache.Config{corev1.NamespaceNodeLease: {}}},
-			// Only its own: the manager may not watch others.
+			// Only its own, as of Secrets the record of the serving certificate: the manager may not watch others.
+			&corev1.Secret{}: certs.OneSecret(o.namespace, o.certSecret),
 			&admissionregistrationv1.ValidatingWebhookConfiguration{}: {Field: fields.OneTermEqualSelector(metav1.ObjectNameField, webhookConfiguration)},
 		},
 	}

@@ -44,7 +44,7 @@ func newCertificate(o options, ours func(context.Context) error) certificate {
 	case files:
 		return certs.NewFiles(o.certDir)
 	case certManager:
-		return certs.NewCertManager(kept, certs.Issuer(o.certIssuer))
+		return certs.NewCertManager(kept, o.certIssuer)
 	default:
 		return certs.NewSelfSigned(kept)
 	}
@@ -53,20 +53,4 @@ func newCertificate(o options, ours func(context.Context) error) certificate {
 func serviceHosts(service, namespace string) []string {
 	host := service + "." + namespace + ".svc"
 	return []string{host, host + ".cluster.local"}
-}
-
-// issuer is the flag for an issuer of cert-manager's.
-type issuer certs.Issuer
-
-func (i *issuer) String() string {
-	if i.Name == "" {
-		return ""
-	}
-	return i.Kind + "/" + i.Name
-}
-
-func (i *issuer) Set(value string) error {
-	parsed, err := certs.ParseIssuer(value)
-	*i = issuer(parsed)
-	return err
 }

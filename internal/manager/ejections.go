@@ -25,18 +25,8 @@ type envoyService struct {
 	port string
 }
 
-func (s envoyService) String() string { return s.NamespacedName.String() + "/" + s.port }
-
-func (all *envoyServices) String() string {
-	texts := make([]string, len(*all))
-	for i, s := range *all {
-		texts[i] = s.String()
-	}
-	return strings.Join(texts, " ")
-}
-
-// Set adds one.
-func (all *envoyServices) Set(value string) error {
+// add reads one.
+func (all *envoyServices) add(value string) error {
 	parts := strings.Split(value, "/")
 	if len(parts) != 3 || parts[0] == "" || parts[1] == "" || parts[2] == "" {
 		return fmt.Errorf("%q is not NAMESPACE/SERVICE/PORT", value)

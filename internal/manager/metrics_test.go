@@ -97,15 +97,15 @@ func assemble(t *testing.T) {
 		t.Fatal(err)
 	}
 	serving := newCertificate(o, marker.Ours)
-	election, err := newElection(config, o, marker)
+	leadership, err := newLeadership(config, o.leaderElectNamespace, lease.Name, lease.RenewDeadline, marker)
 	if err != nil {
 		t.Fatal(err)
 	}
-	mgr, err := newManager(config, o, serving, election, func() {})
+	mgr, err := newManager(config, o, serving, leadership, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := addAll(t.Context(), mgr, o, facts, serving, election.leads, marker); err != nil {
+	if err := addAll(t.Context(), mgr, o, facts, serving, leadership.Held, marker); err != nil {
 		t.Fatal(err)
 	}
 	if err := addMarker(t.Context(), mgr, o, marker); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/resourcestack/autohealer/internal/certs"
 	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
@@ -29,14 +30,14 @@ type options struct {
 
 	webhookBindHost string
 	webhookPort     int
-	webhookHosts    hosts
+	webhookHosts    []string
 
 	probeLoopback bool
 
 	envoys envoyOptions
 
 	certProvider, certDir, certSecret string
-	certIssuer                        issuer
+	certIssuer                        certs.Issuer
 	certSettle                        time.Duration
 
 	logFormat string
@@ -49,17 +50,13 @@ type options struct {
 	timings timing.Timings
 }
 
-// hosts is a flag that may be given several times, or with commas.
-type hosts []string
-
-func (h *hosts) String() string { return strings.Join(*h, ",") }
-
-func (h *hosts) Set(value string) error {
+// addWebhookHosts reads hosts with commas between them.
+func (o *options) addWebhookHosts(value string) error {
 	for host := range strings.SplitSeq(value, ",") {
 		if net.ParseIP(host) == nil && len(validation.IsDNS1123Subdomain(host)) > 0 {
 			return fmt.Errorf("%q is neither a DNS name nor an IP address", host)
 		}
-		*h = append(*h, host)
+		o.webhookHosts = append(o.webhookHosts, host)
 	}
 	return nil
 }
@@ -77,8 +74,9 @@ func parse(flags *flag.FlagSet, args []string) (options, error) {
 	flags.StringVar(&o.pprofAddress, "pprof-bind-address", "", "Where to serve profiles, on loopback only. Default: nowhere.")
 	flags.StringVar(&o.webhookBindHost, "webhook-bind-host", "", "Address to serve the webhook on. Default: all.")
 	flags.IntVar(&o.webhookPort, "webhook-port", 9443, "Port to serve the webhook on.")
-	flags.Var(&o.webhookHosts, "webhook-host",
-		"Further host (DNS name or IP address) under which API servers call the webhook, for a manager outside the cluster. Repeatable.")
+	flags.Func("webhook-host",
+		"Further host (DNS name or IP address) under which API servers call the webhook, for a manager outside the cluster. Repeatable.",
+		o.addWebhookHosts)
 	flags.BoolVar(&o.probeLoopback, "probe-loopback", false,
 		"Let ProbeConfigs probe API servers on this machine's loopback addresses, for tests. In a pod, tenants could reach what listens there.")
 	addEnvoyFlags(flags, &o.envoys)
@@ -108,8 +106,12 @@ func addCertificateFlags(flags *flag.FlagSet, o *options) {
 			"Cert-manager puts its own beside it, into a Secret with -issued behind this name.")
 	flags.DurationVar(&o.certSettle, "cert-settle", 2*time.Minute,
 		"How long a new CA is published before anything is served that it signed: longer than API servers take to notice.")
-	flags.Var(&o.certIssuer, "cert-manager-issuer",
-		"[ClusterIssuer/|Issuer/]name of an issuer that exists, for --cert-provider=cert-manager. Default: one of its own, with a CA.")
+	flags.Func("cert-manager-issuer",
+		"[ClusterIssuer/|Issuer/]name of an issuer that exists, for --cert-provider=cert-manager. Default: one of its own, with a CA.",
+		func(value string) (err error) {
+			o.certIssuer, err = certs.ParseIssuer(value)
+			return err
+		})
 }
 
 // ownNamespace is "" outside a cluster.

@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/resourcestack/autohealer/internal/domain/timing"
+	"github.com/resourcestack/autohealer/internal/xds"
 )
 
 func parseFor(t *testing.T, args ...string) (options, error) {
@@ -79,7 +80,7 @@ func TestWhoMaySeeWhichNamespaces(t *testing.T) {
 	o, err := parseFor(t, "--namespace=a", "--xds-bind-address=:18000", "--xds-client-ca=ca.crt",
 		"--xds-client=spiffe://example.org/edge?x=y=*", "--xds-client=envoy.shop.example.org=shop,bank")
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(o.envoys.clients).To(Equal(identities{
+	g.Expect(o.envoys.clients).To(Equal(map[string]xds.Scope{
 		"spiffe://example.org/edge?x=y": {All: true, Namespaces: map[string]bool{}},
 		"envoy.shop.example.org":        {Namespaces: map[string]bool{"shop": true, "bank": true}},
 	}))
@@ -89,7 +90,7 @@ func TestAnIssuerIsNamedWithOrWithoutItsKind(t *testing.T) {
 	for text, want := range map[string]string{"a": "Issuer/a", "Issuer/a.b": "Issuer/a.b", "ClusterIssuer/vault": "ClusterIssuer/vault"} {
 		o, err := parseFor(t, "--namespace=a", "--cert-provider=cert-manager", "--cert-manager-issuer="+text)
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
-		NewWithT(t).Expect(o.certIssuer.String()).To(Equal(want))
+		NewWithT(t).Expect(o.certIssuer.Kind + "/" + o.certIssuer.Name).To(Equal(want))
 	}
 }
 

@@ -7,10 +7,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"maps"
 	"net"
 	"os"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -29,7 +27,8 @@ type envoyOptions struct {
 	address   string
 	clientCA  string
 	plaintext bool
-	clients   identities
+	// clients are who may see which namespaces, by the names in their certificates.
+	clients map[string]xds.Scope
 	// ejectionsFrom are asked whom they have ejected.
 	ejectionsFrom envoyServices
 }
@@ -38,25 +37,18 @@ func addEnvoyFlags(flags *flag.FlagSet, o *envoyOptions) {
 	flags.StringVar(&o.address, "xds-bind-address", "", "Where to serve Envoys their clusters, host:port. Default: nowhere.")
 	flags.StringVar(&o.clientCA, "xds-client-ca", "",
 		"File with the CAs that sign Envoys' certificates, in PEM; it is read for each connection. Without it Envoys are served in plaintext.")
-	flags.Var(&o.clients, "xds-client",
+	flags.Func("xds-client",
 		"NAME=NAMESPACE[,NAMESPACE…]: an Envoy with this URI or DNS name in its certificate gets the clusters of these namespaces; * are all. Repeatable. "+
-			"Nobody else gets anything.")
-	flags.Var(&o.ejectionsFrom, "ejections-from",
+			"Nobody else gets anything.", o.addClient)
+	flags.Func("ejections-from",
 		"NAMESPACE/SERVICE/PORT: the ready endpoints of this Service are Envoys that are asked every 5s whom they have ejected, at their "+
-			"--ejections-port; it is told in the status of OutlierPolicies. PORT is the name or number of the Service's. Repeatable.")
+			"--ejections-port; it is told in the status of OutlierPolicies. PORT is the name or number of the Service's. Repeatable.", o.ejectionsFrom.add)
 	flags.BoolVar(&o.plaintext, "xds-plaintext", false,
 		"Serve without --xds-client-ca on other addresses than loopback, too: whoever reaches them gets the endpoints of all Services that policies are for.")
 }
 
-// identities are who may see which namespaces.
-type identities map[string]xds.Scope
-
-func (i *identities) String() string {
-	return strings.Join(slices.Sorted(maps.Keys(*i)), " ")
-}
-
-// Set adds one. The last = counts: a SPIFFE ID may have one in its path.
-func (i *identities) Set(value string) error {
+// addClient reads one. The last = counts: a SPIFFE ID may have one in its path.
+func (o *envoyOptions) addClient(value string) error {
 	at := strings.LastIndexByte(value, '=')
 	if at < 1 {
 		return fmt.Errorf("%q is not NAME=NAMESPACE[,NAMESPACE…]", value)
@@ -72,13 +64,13 @@ func (i *identities) Set(value string) error {
 		}
 		scope.Namespaces[namespace] = true
 	}
-	if *i == nil {
-		*i = identities{}
+	if o.clients == nil {
+		o.clients = map[string]xds.Scope{}
 	}
-	if _, twice := (*i)[name]; twice {
+	if _, twice := o.clients[name]; twice {
 		return fmt.Errorf("%s is there twice", name)
 	}
-	(*i)[name] = scope
+	o.clients[name] = scope
 	return nil
 }
 

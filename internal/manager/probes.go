@@ -16,7 +16,12 @@ import (
 func addProbes(mgr ctrl.Manager, facts *kube.Facts, serving certificate) error {
 	err := mgr.AddHealthzCheck("ping", healthz.Ping)
 	for name, check := range map[string]healthz.Checker{
-		"caches":      func(*http.Request) error { return factsSynced(facts) },
+		"caches": func(*http.Request) error {
+			if !facts.Synced() { // a cache that some set needs later, such as that of Leases, must not take the webhook away
+				return errors.New("the caches are not filled yet")
+			}
+			return nil
+		},
 		"certificate": serving.Ready,
 		"webhook":     mgr.GetWebhookServer().StartedChecker(),
 	} {
@@ -24,15 +29,6 @@ func addProbes(mgr ctrl.Manager, facts *kube.Facts, serving certificate) error {
 	}
 	if err != nil {
 		return fmt.Errorf("add probes: %w", err)
-	}
-	return nil
-}
-
-// factsSynced asks for what admission needs. A cache that some set needs later, such as that of Leases, must not take the
-// webhook away when it can't be filled.
-func factsSynced(facts *kube.Facts) error {
-	if !facts.Synced() {
-		return errors.New("the caches are not filled yet")
 	}
 	return nil
 }

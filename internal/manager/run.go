@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -52,18 +53,23 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	serving := newCertificate(o, marker.Ours)
-	election, err := newElection(config, o, marker)
-	if err != nil {
-		return err
+	var lock resourcelock.Interface
+	var leads func() bool // nil for always: a manager that is alone
+	if o.leaderElect {
+		leadership, err := newLeadership(config, o.leaderElectNamespace, lease.Name, lease.RenewDeadline, marker)
+		if err != nil {
+			return err
+		}
+		lock, leads = leadership, leadership.Held
 	}
-	mgr, err := newManager(config, o, serving, election, func() {
+	mgr, err := newManager(config, o, serving, lock, func() {
 		marker.Doubt()
 		facts.Interrupt()
 	})
 	if err != nil {
 		return fmt.Errorf("make the manager: %w", err)
 	}
-	if err := addAll(ctx, outspoken{mgr}, o, facts, serving, election.leads, marker); err != nil {
+	if err := addAll(ctx, outspoken{mgr}, o, facts, serving, leads, marker); err != nil {
 		return err
 	}
 	if err := addMarker(ctx, outspoken{mgr}, o, marker); err != nil {
@@ -130,16 +136,16 @@ func addAll(ctx context.Context, mgr ctrl.Manager, o options, facts *kube.Facts,
 	return addProbes(mgr, facts, serving)
 }
 
-func newManager(config *rest.Config, o options, serving certificate, election election, interrupted func()) (ctrl.Manager, error) {
+func newManager(config *rest.Config, o options, serving certificate, lock resourcelock.Interface, interrupted func()) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("build the scheme: %w", err)
 	}
 	return ctrl.NewManager(config, ctrl.Options{
 		Scheme:                              scheme,
-		Cache:                               cacheOptions(interrupted),
+		Cache:                               cacheOptions(o, interrupted),
 		LeaderElection:                      o.leaderElect,
-		LeaderElectionResourceLockInterface: election.lock,
+		LeaderElectionResourceLockInterface: lock,
 		LeaderElectionID:                    lease.Name, // which tells our leader_election_master_status from others'
 		LeaseDuration:                       ptr.To(lease.Duration),
 		RenewDeadline:                       ptr.To(lease.RenewDeadline),

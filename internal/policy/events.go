@@ -1,8 +1,6 @@
 package policy
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,6 +8,7 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
 // Tell tells of conditions that turned, by Events on the policy.
@@ -110,10 +109,4 @@ var ends = map[string]struct{ reason, note string }{
 }
 
 // Truncate keeps a note within what the Events API takes, 1 kB.
-func Truncate(note string) string {
-	const most = 1000
-	if len(note) <= most {
-		return note
-	}
-	return strings.ToValidUTF8(note[:most], "") + " …"
-}
+func Truncate(note string) string { return sample.Cut(note, 1000) }

@@ -7,7 +7,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -15,15 +14,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/kinds"
 	"github.com/resourcestack/autohealer/internal/kube"
 )
 
-// Object is a policy: its status has what the statuses of all kinds have.
-type Object interface {
-	client.Object
-	GetObservedGeneration() int64
-	GetConditions() []metav1.Condition
-}
+// Object is a policy.
+type Object = kinds.Object
 
 // Steps are what a kind brings to what the leader keeps of its policies.
 type Steps[T Object] struct {

@@ -170,7 +170,13 @@ func (p *Policies[T, R]) Seen(ctx context.Context, object T) {
 // Gone takes in that an object isn't there any more.
 func (p *Policies[T, R]) Gone(object T) {
 	key := client.ObjectKeyFromObject(object)
-	p.forget(object)
+	p.mu.Lock()
+	if latest, ok := p.latest[key]; ok && latest.GetUID() == object.GetUID() {
+		delete(p.latest, key)
+		delete(p.judged, key)
+		p.hooks.Rejections.Note(p.name(key), nil)
+	}
+	p.mu.Unlock()
 	p.updating.Lock()
 	if p.updated[key].UID == object.GetUID() {
 		delete(p.updated, key)
@@ -217,17 +223,6 @@ func (p *Policies[T, R]) observe(object T) (holds bool) {
 	was.Object, was.Read, was.Outdated = object, p.hooks.Read(object, was.Read), was.Outdated || !holds
 	p.judged[key] = was
 	return holds
-}
-
-func (p *Policies[T, R]) forget(object T) {
-	key := client.ObjectKeyFromObject(object)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if latest, ok := p.latest[key]; ok && latest.GetUID() == object.GetUID() {
-		delete(p.latest, key)
-		delete(p.judged, key)
-		p.hooks.Rejections.Note(p.name(key), nil)
-	}
 }
 
 // judge asks the rules about a policy as it is now; ok is false when it is gone.

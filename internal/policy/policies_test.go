@@ -220,11 +220,11 @@ func TestWhatRulesRefuseIsToldUntilThePolicyIsGone(t *testing.T) {
 	}
 	another := stored("a")
 	another.UID = "another"
-	j.forget(another) // news of a former one
+	j.Gone(another) // news of a former one
 	if _, ok := j.Get(key("a")); !ok {
 		t.Error("the deletion of a former policy of this name took it along")
 	}
-	j.forget(stored("a"))
+	j.Gone(stored("a"))
 	if _, ok := j.Get(key("a")); ok || len(j.hooks.Rejections.Of("org")) != 0 {
 		t.Error("it is still known")
 	}
@@ -347,7 +347,7 @@ func TestAPolicyThatWentWhileItWasJudgedIsForgotten(t *testing.T) {
 	done := make(chan bool)
 	go func() { done <- j.judge(t.Context(), key("slow")) }()
 	<-a.questions
-	j.forget(stored("slow"))
+	j.Gone(stored("slow"))
 	close(a.answers)
 	if <-done {
 		t.Error("it says that the policy is there")

@@ -52,3 +52,12 @@ func Count(n int, noun string) string {
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
 }
+
+// Cut keeps a text within so many bytes; one that was longer ends with an ellipsis.
+func Cut(text string, most int) string {
+	const cut = " …"
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most-len(cut)], "") + cut
+}

@@ -28,3 +28,11 @@ func TestTheFirstOfAllNamesAreKept(t *testing.T) {
 		}
 	}
 }
+
+func TestCutKeepsWholeLetters(t *testing.T) {
+	for text, want := range map[string]string{"": "", "twelve bytes": "twelve bytes", "thirteen byte": "thirteen …", "ääääääää": "ääää …"} {
+		if got := sample.Cut(text, 12); got != want || len(got) > 12 {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
