@@ -116,6 +116,9 @@ func (a *acting) step(ctx context.Context, step health.Step) error {
 // unclaims takes out of the record what the target doesn't have, or what isn't ours.
 func (a *acting) unclaims(ctx context.Context) error {
 	for _, conditionType := range a.plan.Unclaim {
+		if a.stopped(health.Step{Remove: true}) {
+			return nil
+		}
 		after, err := a.r.Conditions.Unclaim(ctx, a.object, conditionType)
 		switch {
 		case err == nil:

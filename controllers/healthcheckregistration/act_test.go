@@ -23,6 +23,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/checking"
+	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/health"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
 	"github.com/resourcestack/autohealer/internal/policy"
@@ -205,5 +206,21 @@ func TestAPlanIsMadeAnewWhereItsEarlierWritesFindAnotherCondition(t *testing.T) 
 	is := l.act(t.Context(), health.Layout{Shape: health.Gardener}, p)
 	if got, want := stored(t, api, l.object), "[Bad False Good Unknown Old True] [Bad Gone Good Old]"; got != want || !errors.Is(is.ended, actuate.ErrStale) {
 		t.Errorf("the target has %s, not %s; it gave %+v", got, want, is)
+	}
+}
+
+// A claim that is in vain is taken back by a write, too, and the checks before it take their time.
+func TestNothingIsDisclaimedOnceAllIsFrozen(t *testing.T) {
+	for frozen, want := range map[bool]string{false: "[Bad True Good True Old True] [Bad Good Old]", true: "[Bad True Good True Old True] [Bad Gone Good Old]"} {
+		api := storing(claimed("Bad", "Good", "Old"), nil, nil)
+		l, p := turning(t, api)
+		p.Steps = nil
+		if frozen {
+			l.r.Observer.policies.Pause(guardrail.Policy{PausedBy: []string{"rail"}, FrozenBy: []string{"rail"}})
+		}
+		l.act(t.Context(), health.Layout{Shape: health.Gardener}, p)
+		if got := stored(t, api, l.object); got != want {
+			t.Errorf("frozen %t: the target has %s, not %s", frozen, got, want)
+		}
 	}
 }

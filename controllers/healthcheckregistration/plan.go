@@ -49,7 +49,7 @@ func (l *look) confirmed(ctx context.Context, layout health.Layout) plan {
 // plan makes the checks and says what follows: of the live condition types by what is there now, and counted by the breakers.
 func (l *look) plan(ctx context.Context, layout health.Layout, live sets.Set[string]) plan {
 	name, uid := nameOf(l.target).String(), l.object.GetUID()
-	c := registration.Circumstances{Target: l.object, Layout: layout, InDoubt: l.doubt || l.r.Observer.inDoubt(l.target.Kind)}
+	c := registration.Circumstances{Target: l.object, Layout: layout}
 	p := plan{}
 	for i := range l.deciders {
 		d := &l.deciders[i]
@@ -59,6 +59,7 @@ func (l *look) plan(ctx context.Context, layout health.Layout, live sets.Set[str
 		c.Deciders, p.said = append(c.Deciders, d.Decider), append(p.said, said)
 		p.unread = p.unread || len(said.Unread) > 0
 	}
+	c.InDoubt = l.doubt || l.r.Observer.inDoubt(l.target.Kind) // the checks took their time
 	now := l.r.Observer.Facts.Clock.Now()
 	c.MayFail = func(place int, t string, doubted, counts bool) bool {
 		return l.mayFail(ctx, &l.deciders[place], t, doubted, counts && live.Has(t))

@@ -92,7 +92,10 @@ func (s *sight) unclear(of v1alpha1.DependentRef) bool {
 func worst(sights []*sight) []v1alpha1.TargetState {
 	var all []v1alpha1.TargetState
 	for _, s := range sights {
-		if w := s.worst(); w.Reason != "" && len(all) < probe.SampleSize {
+		if len(all) == probe.SampleSize {
+			break
+		}
+		if w := s.worst(); w.Reason != "" {
 			w.Namespace = s.Namespace
 			all = append(all, w)
 		}

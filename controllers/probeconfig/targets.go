@@ -169,8 +169,12 @@ func (ts *targets) forget(key probing.Key) { ts.all.Delete(key) }
 
 // of are the targets of a config, by namespace.
 func (ts *targets) of(config types.NamespacedName) (all []probe.Target) {
+	name := config.String()
 	for _, key := range ts.keys() {
-		if is, ok := ts.get(key); ok && key.Name == config.String() {
+		if key.Name != name {
+			continue
+		}
+		if is, ok := ts.get(key); ok {
 			all = append(all, is)
 		}
 	}

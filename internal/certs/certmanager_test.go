@@ -126,6 +126,44 @@ func TestWhyCertManagerDoesNotIssueIsPassedOn(t *testing.T) {
 	g.Expect(w.client.Get(context.Background(), client.ObjectKeyFromObject(certificate), certificate)).To(Succeed(), "a deleted one is applied again")
 }
 
+func TestACAThatItsIssuerGivesUpIsForgotten(t *testing.T) {
+	g := NewWithT(t)
+	w := newWorld()
+	m := w.asker()
+	w.issue()
+	g.Expect(reconcileOnce(m)).To(Succeed())
+	first := w.authority
+	w.authority = newSigner("second", w.clock.Now())
+	w.issue()
+	g.Expect(reconcileOnce(m)).To(Succeed())
+	g.Expect(authorities(g, w.bundle(g))).To(HaveLen(2), "it is published")
+	w.authority = first
+	renewed := w.issue()
+	w.wait(2 * time.Minute)
+	g.Expect(reconcileOnce(m)).To(Succeed())
+	g.Expect(serial(m)).To(Equal(renewed.cert.SerialNumber.String()))
+	g.Expect(authorities(g, w.bundle(g))).To(HaveLen(1), "what signed nothing isn't trusted")
+}
+
+func TestHowFarClocksDifferIsForPeopleToSay(t *testing.T) {
+	g := NewWithT(t)
+	w := newWorld()
+	m := w.asker()
+	m.options.Settle = 15 * time.Minute
+	first := w.issue()
+	g.Expect(reconcileOnce(m)).To(Succeed())
+	w.wait(60 * day)
+	second := w.issue()
+	for _, c := range []struct {
+		wait time.Duration
+		want signer
+	}{{14 * time.Minute, first}, {time.Minute, second}} {
+		w.wait(c.wait)
+		g.Expect(reconcileOnce(m)).To(Succeed())
+		g.Expect(serial(m)).To(Equal(c.want.cert.SerialNumber.String()))
+	}
+}
+
 func TestARenewedCertificateIsServedOnceNoClockRefusesIt(t *testing.T) {
 	g := NewWithT(t)
 	w := newWorld()

@@ -40,10 +40,16 @@ func (s state) trusted() []*x509.Certificate {
 //
 // An offer of a CA that isn't trusted yet comes in two steps: the CA is published as the next one, and the offer is served
 // once that is settled, that is, once every API server must have seen it. Whatever the CA, an offer that is younger than
-// settle, or than clocks differ, waits while something else is served, by this replica or by another: to an API server whose
-// clock is behind, it isn't valid yet.
+// settle waits while something else is served, by this replica or by another: to an API server whose clock is behind, it isn't
+// valid yet. What we sign ourselves is dated back instead.
 func (s state) advance(offered *offer, c circumstances, settle time.Duration) (state, string) {
-	if offered == nil || s.serves(offered.leaf) {
+	switch {
+	case offered == nil:
+		return s, ""
+	case s.serves(offered.leaf) && s.next != nil && len(s.next.keyPEM) == 0 && !slices.EqualFunc(s.next.certs, offered.ca.certs, (*x509.Certificate).Equal):
+		s.next = nil
+		return s, "forgot a new CA, which signs no serving certificate after all"
+	case s.serves(offered.leaf):
 		return s, ""
 	}
 	trusted, elsewhere := containsAll(s.trusted(), offered.ca.certs), s.usable(c.now) || c.others
@@ -53,7 +59,7 @@ func (s state) advance(offered *offer, c circumstances, settle time.Duration) (s
 	case !trusted && (s.next == nil || !slices.EqualFunc(s.next.certs, offered.ca.certs, (*x509.Certificate).Equal)):
 		s.next = offered.ca
 		return s, "learnt of a new CA, to be trusted before what it signed is served"
-	case c.now.Before(offered.leaf.certs[0].NotBefore.Add(min(settle, clockSkew))):
+	case len(offered.ca.keyPEM) == 0 && c.now.Before(offered.leaf.certs[0].NotBefore.Add(settle)):
 	case trusted:
 		return s.take(offered, c.now), "took the renewed serving certificate"
 	case c.settled:
@@ -66,12 +72,13 @@ func (s state) serves(leaf *pair) bool {
 	return s.leaf != nil && bytes.Equal(s.leaf.certPEM, leaf.certPEM) && bytes.Equal(s.leaf.keyPEM, leaf.keyPEM)
 }
 
-// take lets what is offered be served. The CAs before stay trusted until they expire.
+// take lets what is offered be served. The CAs before stay trusted until they expire. A next one without a key is somebody else's, who
+// signs by the one that is offered.
 func (s state) take(offered *offer, now time.Time) state {
 	s.previous = slices.DeleteFunc(slices.Clone(s.trusted()), func(c *x509.Certificate) bool {
 		return expired(c, now) || slices.ContainsFunc(offered.ca.certs, c.Equal)
 	})
-	if s.next != nil && slices.EqualFunc(s.next.certs, offered.ca.certs, (*x509.Certificate).Equal) {
+	if s.next != nil && (len(s.next.keyPEM) == 0 || slices.EqualFunc(s.next.certs, offered.ca.certs, (*x509.Certificate).Equal)) {
 		s.next = nil
 	}
 	s.leaf, s.ca = offered.leaf, offered.ca

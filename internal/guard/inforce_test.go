@@ -63,9 +63,10 @@ func TestRulesAreNotCompiledAgainWithoutNeed(t *testing.T) {
 	g := newTestGuard(t, nil)
 	own := func() *compiledRule { return g.rules.Load().kinds["ConditionSet"].own[0] }
 	builtin := g.rules.Load().kinds["ConditionSet"].rules[0]
-	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", noEviction)})
+	tested := strings.Replace(noEviction, "kinds:", "tests: [{name: t, object: {}, plan: {wouldTaint: 1}, accountsMay: true, expect: admitted}], kinds:", 1)
+	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", tested)})
 	first := own()
-	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", strings.Replace(noEviction, "{rules", "{paused: true, rules", 1))})
+	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", strings.Replace(tested, "{rules", "{paused: true, rules", 1))})
 	if own() != first || g.rules.Load().kinds["ConditionSet"].rules[0] != builtin {
 		t.Error("compiled again")
 	}

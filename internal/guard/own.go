@@ -110,7 +110,9 @@ type compiledRules map[ruleKey]*compiledRule
 type ruleKey struct{ kind, rail, rule string }
 
 func keyOf(k *builtinKind, rail string, r *v1alpha1.GuardrailRule) ruleKey {
-	return ruleKey{k.name, rail, fmt.Sprintf("%#v", *r)}
+	compiled := *r
+	compiled.Tests = nil // nothing is compiled of them, and they have pointers
+	return ruleKey{k.name, rail, fmt.Sprintf("%#v", compiled)}
 }
 
 // anew compiles what isn't known, and keeps in now all that was asked for: memory holds what is in force, and nothing else.

@@ -93,7 +93,7 @@ func (g *Generations) CheckAll(ctx context.Context, kind schema.GroupVersionKind
 	asked := g.Clock.Now()
 	left, list := g.unconfirmed(admitted, asked)
 	for list && ctx.Err() == nil {
-		_, _ = g.once(ctx, "", func(ctx context.Context) any { g.readAll(ctx, kind); return nil }) // what it lacks is asked for by itself
+		_, _ = g.once(ctx, everyPolicy, func(ctx context.Context) any { g.readAll(ctx, kind); return nil }) // what it lacks is asked for by itself
 		left, list = g.unconfirmed(admitted, asked)
 	}
 	var mu sync.Mutex
@@ -192,6 +192,9 @@ func (g *Generations) read(ctx context.Context, kind schema.GroupVersionKind, of
 	}
 	return answer.(*reading), nil
 }
+
+// everyPolicy is what a list is known by among the reads that are on their way; no policy has such a UID.
+const everyPolicy = "*"
 
 // once reads, or waits while somebody else has the same read. It gives an error when ctx ended before there was an answer. The read goes on then:
 // others may wait for it.

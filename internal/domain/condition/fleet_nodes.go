@@ -164,13 +164,18 @@ func (f *Fleet) forget(n *nodeState, at Moment) {
 
 // judge has the sets learn how a node changed; before or after may be nil.
 func (f *Fleet) judge(n *nodeState, before, after *Node, at Moment) {
-	if before == nil || after == nil || before.Deleting != after.Deleting || before.Available != after.Available || !maps.Equal(before.Labels, after.Labels) {
+	resized := before == nil || after == nil || before.Deleting != after.Deleting || !maps.Equal(before.Labels, after.Labels)
+	if resized || before.Available != after.Available {
 		for _, s := range f.sets {
-			f.judgeFor(s, n, before, after, at)
+			if resized || s.MaxNodes != nil {
+				f.judgeFor(s, n, before, after, at)
+			}
 			if s.MaxNodes != nil { // of more nodes it may allow more
 				f.woken.Insert(f.firstInLine(ownLine(s))...)
 			}
 		}
+	}
+	if resized {
 		return
 	}
 	for _, is := range after.Readings { // what vanished has a reading still

@@ -81,8 +81,9 @@ func (f *Fleet) enter(n *nodeState, holds []Hold) {
 	for _, h := range was.holds {
 		before, waited := was.waitsIn(h.dimension)
 		if place, waits := n.waitsIn(h.dimension); waited && h.dimension != "" && (!waits || byWait(before, place) < 0) {
-			if first := f.firstInLine(h.dimension); len(first) > 0 {
-				f.woken.Insert(first[0])
+			first := f.firstInLine(h.dimension)
+			if next := slices.IndexFunc(first, func(name string) bool { return name != n.Name }); next >= 0 { // alone it would wake itself without end
+				f.woken.Insert(first[next])
 			}
 		}
 	}

@@ -39,6 +39,19 @@ func TestTheNextIsWokenWhenTheHeadLeavesTheQueueWithoutTakingItsPlace(t *testing
 	}
 }
 
+// Its clock may be behind the API server's, so that it steps back with every decision.
+func TestWhoIsAloneInALineNeverWakesItself(t *testing.T) {
+	m := manage(t, calm("1", "1"), workers(2, kubeletSick), newSet(t, "a", noSchedule))
+	m.settle("w00")
+	m.decide("w01")
+	m.fleet.TakeWoken()
+	m.see("w01", reports("KubeletUnhealthy", "True", ago(20*time.Minute)))
+	m.decide("w01")
+	if woken := m.fleet.TakeWoken(); len(woken) > 0 {
+		t.Errorf("woken %v", woken)
+	}
+}
+
 func TestALimitThatGrowsByManyLetsThemAllGoOn(t *testing.T) {
 	m := manage(t, calm("1", "1"), workers(60, kubeletSick), newSet(t, "a", noSchedule))
 	for _, name := range m.fleet.Nodes() {

@@ -1,7 +1,6 @@
 package outlier
 
 import (
-	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,11 +21,6 @@ const (
 	kindTCPRoute  = "TCPRoute"
 	kindHTTPProxy = "HTTPProxy"
 )
-
-// IsRoute says whether a target of this kind is a route.
-func IsRoute(kind string) bool {
-	return slices.ContainsFunc(RouteKinds, func(k schema.GroupKind) bool { return k.Kind == kind })
-}
 
 // RouteKey names a route of a namespace. Its kinds have different names, whatever their groups.
 type RouteKey struct{ Kind, Name string }

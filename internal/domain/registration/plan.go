@@ -112,17 +112,18 @@ func (c *Circumstances) Plan(said []Said, now time.Time) TargetPlan {
 		Target: c.Target, Shape: c.Layout.Shape, Shapes: map[string]health.Shape{}, Lacks: c.Layout.Lacks, Results: p.Results, Contest: c.Contest,
 	}
 	for i := range c.Deciders {
-		d, s := &c.Deciders[i], &said[i]
+		d, s := &c.Deciders[i], said[i]
+		s.Results = c.named(d, s.Results)
 		if s.Problem != "" {
 			p.Problem = s.Problem
 		}
 		switch {
 		case s.Results == nil:
-			c.keepUnasked(&p, d, s)
+			c.keepUnasked(&p, d, &s)
 		case !d.Writing(), d.Unwritable(c.Layout) != "":
-			c.alone(&p, i, s, now)
+			c.alone(&p, i, &s, now)
 		default:
-			c.add(&p, &in, i, s)
+			c.add(&p, &in, i, &s)
 		}
 		for _, t := range s.Unread { // what isn't all read says nothing
 			p.Kept[t] = ""
@@ -200,10 +201,6 @@ func (c *Circumstances) alone(p *TargetPlan, place int, s *Said, now time.Time) 
 func (c *Circumstances) add(p *TargetPlan, in *health.Input, place int, s *Said) {
 	d := &c.Deciders[place]
 	for t, results := range s.Results {
-		results = slices.Clone(results)
-		for i := range results {
-			results[i].Check = c.called(d, t, results[i].Check)
-		}
 		p.Results[t] = append(p.Results[t], results...)
 		p.By[t] = append(p.By[t], place)
 		if d.explicit() {
@@ -213,6 +210,19 @@ func (c *Circumstances) add(p *TargetPlan, in *health.Input, place int, s *Said)
 	if d.State == lifecycle.Active {
 		in.Remove = append(in.Remove, d.Remove...)
 	}
+}
+
+// named has the names of checks that others must tell from their own.
+func (c *Circumstances) named(d *Decider, by map[string][]health.Result) map[string][]health.Result {
+	by = maps.Clone(by)
+	for t, results := range by {
+		results = slices.Clone(results)
+		for i := range results {
+			results[i].Check = c.called(d, t, results[i].Check)
+		}
+		by[t] = results
+	}
+	return by
 }
 
 // called is a check's name, with its registration's in front where several decide the condition type.
@@ -245,6 +255,7 @@ func (c *Circumstances) takeOff(p *TargetPlan, in *health.Input) {
 			p.Unclaim = append(p.Unclaim, t)
 		}
 	}
+	in.Remove = slices.DeleteFunc(in.Remove, p.keeps)
 }
 
 // believed asks the breaker of each of a condition's deciders that finds something wrong. It isn't counted for what is held back anyway.

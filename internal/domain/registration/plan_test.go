@@ -170,3 +170,14 @@ func TestWhySomethingIsKept(t *testing.T) {
 		t.Errorf("it says %q", kept)
 	}
 }
+
+func TestChecksThatSeveralHaveAreToldApartAlsoWhereNothingIsWritten(t *testing.T) {
+	p := newPlanner()
+	p.Layout.Problem = "none"
+	p.by("a", lifecycle.Active, []string{"X"}, "X")
+	p.by("b", lifecycle.Active, []string{"X"})
+	plan := p.Plan(p.said, time.Time{})
+	if message, want := plan.Alone[0].Verdicts["X"].Message, "(0/1) Health checks successful: 1) a/c: it is bad"; message != want {
+		t.Errorf("it says %q, want %q", message, want)
+	}
+}

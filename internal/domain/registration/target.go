@@ -199,7 +199,7 @@ func (m *making) condition(p *TargetPlan, conditionType string) ConditionForecas
 	plan, written := &p.Plan, true
 	f.Results = p.Results[conditionType]
 	if alone, is := p.Alone[0]; is {
-		plan, written, f.Results = &alone, false, m.said[0].Results[conditionType]
+		plan, written, f.Results = &alone, false, m.named(r, m.said[0].Results)[conditionType]
 	} else {
 		f.Kept = p.Kept[conditionType]
 	}

@@ -1,12 +1,15 @@
 package weeder_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -73,14 +76,27 @@ func TestSummary(t *testing.T) {
 
 // What has more than seconds would differ from what is stored at each look.
 func TestAStatusTellsTimesInWholeSeconds(t *testing.T) {
+	const part = 400 * time.Millisecond
 	y := watchingEtcd(t, etcdForAPI, newPod("api-a", backOff))
-	recoverEtcd(y, 0)
-	expect(t, "api-a", decide(y, "api-a", second+400*time.Millisecond), "delete")
-	st, _ := y.Recorded("wc-uid", at(2*second))
-	for what, got := range map[string]time.Time{
-		"the last deletion of the window": st.Windows[0].LastDeletion.Time, "that of all": st.Spent.LastDeletion.Time, "the deletion": st.RecentDeletions[0].Time.Time,
-	} {
-		expect(t, what, got, noon.Add(second))
+	recoverEtcd(y, part)
+	expect(t, "api-a", decide(y, "api-a", second+part), "delete")
+	st, _ := y.Recorded("wc-uid", at(2*second+part))
+	expect(t, "deletions", len(st.RecentDeletions), 1)
+	expectAsStored(t, st)
+}
+
+func expectAsStored(t *testing.T, st v1alpha1.WeederConfigStatus) {
+	t.Helper()
+	text, err := json.Marshal(st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stored v1alpha1.WeederConfigStatus
+	if err := json.Unmarshal(text, &stored); err != nil {
+		t.Fatal(err)
+	}
+	if !equality.Semantic.DeepEqual(st, stored) {
+		t.Errorf("it differs from what is stored: %s", cmp.Diff(st, stored))
 	}
 }
 
@@ -103,11 +119,13 @@ func TestAtMostTwentyOfEverything(t *testing.T) {
 	limits.MaxPodDeletionsPerMinute = 10000
 	y.SetLimits(limits)
 	for _, k := range y.MarkSynced(at(0)) {
-		if plan, next := decideOn(y, k, at(second), ""); next != weeder.Delete {
+		if plan, next := decideOn(y, k, at(second+300*time.Millisecond), ""); next != weeder.Delete {
 			t.Fatalf("%s: %s", k, verdict(plan, next))
 		}
 	}
-	sum, _ := y.Summary("wc-uid", at(second))
+	sum, _ := y.Summary("wc-uid", at(second+300*time.Millisecond))
+	expect(t, "budgets that the list lacks", sum.Spent.Unlisted != nil, true)
+	expectAsStored(t, sum.WeederConfigStatus)
 	expect(t, "windows", sum.ActiveWindows, 30)
 	expect(t, "sampled", len(sum.Windows), 20)
 	expect(t, "the busiest", sum.Windows[0].Namespace+" "+sum.Windows[19].Namespace, "ns00 ns19")

@@ -114,9 +114,6 @@ func New(settings outlier.Settings, hosts []string, jitter func(maximum time.Dur
 // Events are all that happened so far, in their order.
 func (d *Detector) Events() []Event { return d.events }
 
-// IsEjected says whether a host is ejected now.
-func (d *Detector) IsEjected(host string) bool { m := d.hosts[host]; return m != nil && m.ejected }
-
 // Advance lets time pass up to a moment, with the sweeps that come before it or at it.
 func (d *Detector) Advance(to time.Duration) {
 	interval := d.settings.SweepInterval()
