@@ -110,13 +110,26 @@ func TestAWriteThatFailsFailsForAllWhoShareIt(t *testing.T) {
 func TestWhileTheSendersHaveEnoughToDoTheNextWriteWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNotes()
-		n.decide(upTo(200)...)
-		n.outcomes <- nil
-		synctest.Wait()
-		go n.decide(200)
-		time.Sleep(100 * time.Millisecond)
-		n.decide(201, 202)
+		n.decide(upTo(64)...)
 		n.end(nil)
-		n.expect(t, 2, upTo(203), nil)
+		n.decide(64)
+		n.decide(65, 66)
+		n.expect(t, 1, upTo(64), nil)
+		n.leave()
+		n.settle()
+		n.expect(t, 2, upTo(64), nil)
+		n.end(nil)
+		n.expect(t, 2, upTo(67), nil)
+	})
+}
+
+func TestWhatFailedIsNothingToDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNotes()
+		n.decide(upTo(100)...)
+		n.end(errors.New("gone"))
+		n.decide(100)
+		n.end(nil)
+		n.expect(t, 2, []int{100}, upTo(100))
 	})
 }

@@ -104,9 +104,11 @@ func (r *PodReconciler) act(ctx context.Context, plan weeder.Plan) error {
 	if !r.Observer.admissionFor(ctx, d).Valid() {
 		return &undone{errNotAdmitted}
 	}
-	if err := r.Recorder.Enter(ctx, d); err != nil {
+	leave, err := r.Recorder.Enter(ctx, d)
+	if err != nil {
 		return &undone{err}
 	}
+	defer leave()
 	if err := r.send(ctx, plan); err != nil {
 		return err
 	}

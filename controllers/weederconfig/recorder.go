@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -71,14 +70,15 @@ var errNotLeading = errors.New("this replica no longer surely leads")
 
 func (r *DeletionRecorder) leads() bool { return r.Leads == nil || r.Leads() }
 
-// Enter writes down a deletion that the planner has reserved. After an error it may not be done.
-func (r *DeletionRecorder) Enter(ctx context.Context, d *weeder.Deletion) error {
+// Enter writes down a deletion that the planner has reserved. After an error it may not be done; otherwise leave must be called
+// once it is over, whatever became of it.
+func (r *DeletionRecorder) Enter(ctx context.Context, d *weeder.Deletion) (leave func(), err error) {
 	shared, _ := r.batchers.LoadOrStore(d.Key, newBatcher())
 	b := shared.(*batcher)
 	if err := b.enter(func() error { return r.write(ctx, d, b) }); err != nil {
-		return fmt.Errorf("note a deletion in the status of WeederConfig %s: %w", d.Key, err)
+		return nil, fmt.Errorf("note a deletion in the status of WeederConfig %s: %w", d.Key, err)
 	}
-	return nil
+	return b.leave, nil
 }
 
 // forget drops what is known of a config that is gone.
@@ -152,40 +152,86 @@ const (
 	// batchDelay is how long a write waits for deletions that are decided at the same moment. Without it a recovery's first pod
 	// would be written down alone, and all others would wait for a second write.
 	batchDelay = 2 * time.Millisecond
-	// sendTakes is about how long the senders take for each deletion that is written down, when there are many.
-	sendTakes = time.Millisecond
+	// maxInFlight deletions that are written down and not over let the next write wait: two for each sender.
+	maxInFlight = 2 * senders
 )
 
 // batcher lets the deletions of one config share writes: those that are decided at the same moment, while another write is on
 // its way, or while the senders have enough to do.
 type batcher struct {
-	entered atomic.Int64 // deletions so far
-
-	// writeLock has room for whoever writes, or looks whether another's write was for it, too. All below needs it.
-	writeLock chan struct{}
-	// version is the config's resource version as far as writers know, "" before the first.
+	writeLock chan struct{} // has room for whoever writes
+	// version is the config's resource version as far as writers know, "" before the first; needs the writeLock.
 	version string
-	// covered deletions were entered before the last write began; err is what became of that.
-	covered int64
-	err     error
-	// next is told when the senders run low after the last write.
-	next <-chan time.Time
+
+	mu       sync.Mutex
+	fewer    sync.Cond // on mu: inFlight has shrunk
+	next     *batch    // needs mu: has no write yet; nil for none
+	inFlight int       // needs mu: those written down and not over
 }
 
-func newBatcher() *batcher { return &batcher{writeLock: make(chan struct{}, 1), next: time.After(0)} }
+// batch shares one write.
+type batch struct {
+	size    int           // needs the batcher's mu
+	written chan struct{} // closed once the write is over
+	err     error         // to be read then
+}
 
-// enter returns when a write is over that began after enter was called.
+func newBatcher() *batcher {
+	b := &batcher{writeLock: make(chan struct{}, 1)}
+	b.fewer.L = &b.mu
+	return b
+}
+
+// enter returns when a write is over that began after enter was called. Without an error, leave must follow.
 func (b *batcher) enter(write func() error) error {
-	number := b.entered.Add(1)
+	in, first := b.join()
+	if first { // it must write
+		in.err = b.writeFor(in, write)
+		close(in.written)
+	}
+	<-in.written
+	return in.err
+}
+
+// leave says that what was written down is over.
+func (b *batcher) leave() { b.add(-1) }
+
+func (b *batcher) join() (in *batch, first bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if first = b.next == nil; first {
+		b.next = &batch{written: make(chan struct{})}
+	}
+	b.next.size++
+	return b.next, first
+}
+
+func (b *batcher) writeFor(in *batch, write func() error) error {
 	b.writeLock <- struct{}{}
 	defer func() { <-b.writeLock }()
-	if number > b.covered {
-		<-time.After(batchDelay)
-		<-b.next
-		together := b.entered.Load() - b.covered
-		b.covered += together
-		b.err = write()
-		b.next = time.After(time.Duration(together) * sendTakes)
+	<-time.After(batchDelay)
+	b.seal(in)
+	err := write()
+	if err != nil {
+		b.add(-in.size)
 	}
-	return b.err
+	return err
+}
+
+// seal waits until the senders run low, and lets nobody join any more.
+func (b *batcher) seal(in *batch) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for b.inFlight >= maxInFlight {
+		b.fewer.Wait()
+	}
+	b.next = nil
+	b.inFlight += in.size
+}
+
+func (b *batcher) add(n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.inFlight += n
+	b.fewer.Signal()
 }

@@ -80,13 +80,15 @@ func (s *shelf) has(pod string) bool {
 	return false
 }
 
-// awaitWaiting waits until so many deletions of a config wait for its next write, the first of which is on its way.
+// awaitWaiting waits until so many deletions of a config wait for its next write.
 func awaitWaiting(t *testing.T, recorder *DeletionRecorder, n int) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
 		shared, _ := recorder.batchers.Load(types.NamespacedName{Namespace: ownNamespace, Name: "wc"})
 		b := shared.(*batcher)
-		return b.entered.Load() == int64(n)+1, nil
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.next != nil && b.next.size == n, nil
 	})
 	if err != nil {
 		t.Fatalf("%d deletions don't wait: %v", n, err)
@@ -104,10 +106,12 @@ func TestDeletionsThatWaitForAWriteGoIntoTheNextTogether(t *testing.T) {
 	enter := func(pod string) {
 		d := w.decided(t, crashing(pod)).Delete
 		entering.Go(func() {
-			if err := recorder.Enter(t.Context(), d); err != nil {
+			leave, err := recorder.Enter(t.Context(), d)
+			if err != nil {
 				t.Error(err)
 				return
 			}
+			defer leave()
 			if !s.has(pod) {
 				t.Errorf("%s may be deleted before it is written down", pod)
 			}
@@ -141,11 +145,11 @@ func TestWhatCouldNotBeWrittenDownMayNotBeDone(t *testing.T) {
 	s := newShelf(func() error { return answer })
 	recorder := &DeletionRecorder{Client: s, Observer: w.Observer}
 	d := w.decided(t, crashing("api-1")).Delete
-	if err := recorder.Enter(t.Context(), d); !errors.Is(err, fails) {
+	if _, err := recorder.Enter(t.Context(), d); !errors.Is(err, fails) {
 		t.Fatalf("error %v", err)
 	}
 	answer = nil
-	if err := recorder.Enter(t.Context(), d); err != nil || !s.has("api-1") {
+	if _, err := recorder.Enter(t.Context(), d); err != nil || !s.has("api-1") {
 		t.Errorf("the next try: %v", err)
 	}
 }
@@ -160,7 +164,7 @@ func TestNothingIsDoneForAConfigThatIsGone(t *testing.T) {
 	s := newShelf(func() error { return nil })
 	recorder := &DeletionRecorder{Client: s, Observer: w.Observer}
 	recorder.forget(d.Key)
-	if err := recorder.Enter(t.Context(), d); err == nil || len(s.written) != 0 {
+	if _, err := recorder.Enter(t.Context(), d); err == nil || len(s.written) != 0 {
 		t.Errorf("error %v, %d writes", err, len(s.written))
 	}
 	noBatcherIsKept(t, recorder)
@@ -192,9 +196,9 @@ func TestConfigsDoNotWaitForEachOther(t *testing.T) {
 		deletions[name] = w.decided(t, pod).Delete
 	}
 	done := make(chan error, 1)
-	go func() { done <- recorder.Enter(t.Context(), deletions["a"]) }()
+	go func() { _, err := recorder.Enter(t.Context(), deletions["a"]); done <- err }()
 	<-asked
-	if err := recorder.Enter(t.Context(), deletions["b"]); err != nil { // would never return
+	if _, err := recorder.Enter(t.Context(), deletions["b"]); err != nil { // would never return
 		t.Error(err)
 	}
 	close(release)
@@ -291,7 +295,7 @@ func TestAWriteReplacesOnlyWhatWasKnownWhileThisReplicaLed(t *testing.T) {
 				return nil
 			})
 			recorder := &DeletionRecorder{Client: s, Observer: w.Observer, Live: newLive(newer), Leads: func() bool { led--; return led >= 0 }}
-			err := recorder.Enter(t.Context(), d)
+			_, err := recorder.Enter(t.Context(), d)
 			if got := strings.Join(s.versions, " "); got != c.versions || (err != nil) != (len(s.written) == 0) || c.fails != nil && !errors.Is(err, c.fails) {
 				t.Errorf("replaced %q, %v after %d writes", got, err, len(s.written))
 			}
@@ -309,10 +313,11 @@ func TestAWriteBeginsWithTheNewestStateThatIsKnown(t *testing.T) {
 		wc := stored("wc", nil)
 		wc.ResourceVersion = version
 		w.policies.Seen(t.Context(), wc)
-		err := recorder.Enter(t.Context(), w.decided(t, crashing(fmt.Sprintf("api-%d", i))).Delete)
+		leave, err := recorder.Enter(t.Context(), w.decided(t, crashing(fmt.Sprintf("api-%d", i))).Delete)
 		if err != nil {
 			t.Fatal(err)
 		}
+		leave()
 	}
 	if got := strings.Join(s.versions, " "); got != "1 12 12" {
 		t.Errorf("replaced %q", got)
