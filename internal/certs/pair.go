@@ -123,6 +123,14 @@ func sign(template *x509.Certificate, ca *pair) (*pair, error) {
 	return readPair(pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: der}), keyPEM, true)
 }
 
+// foreign says that a CA is somebody else's, whose key nobody here has.
+func (p *pair) foreign() bool { return len(p.keyPEM) == 0 }
+
+// same says whether another one, which may be nil, has the same certificates.
+func (p *pair) same(other *pair) bool {
+	return other != nil && slices.EqualFunc(p.certs, other.certs, (*x509.Certificate).Equal)
+}
+
 func (p *pair) notAfter() time.Time { return p.certs[0].NotAfter }
 
 // due says whether a certificate that was made for life is past two thirds of it.

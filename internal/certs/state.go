@@ -43,23 +43,20 @@ func (s state) trusted() []*x509.Certificate {
 // settle waits while something else is served, by this replica or by another: to an API server whose clock is behind, it isn't
 // valid yet. What we sign ourselves is dated back instead.
 func (s state) advance(offered *offer, c circumstances, settle time.Duration) (state, string) {
-	switch {
-	case offered == nil:
+	if offered == nil {
 		return s, ""
-	case s.serves(offered.leaf) && s.next != nil && len(s.next.keyPEM) == 0 && !slices.EqualFunc(s.next.certs, offered.ca.certs, (*x509.Certificate).Equal):
-		s.next = nil
-		return s, "forgot a new CA, which signs no serving certificate after all"
-	case s.serves(offered.leaf):
-		return s, ""
+	}
+	if s.serves(offered.leaf) {
+		return s.withoutGivenUp(offered.ca)
 	}
 	trusted, elsewhere := containsAll(s.trusted(), offered.ca.certs), s.usable(c.now) || c.others
 	switch {
 	case !elsewhere:
 		return s.take(offered, c.now), "took the first serving certificate"
-	case !trusted && (s.next == nil || !slices.EqualFunc(s.next.certs, offered.ca.certs, (*x509.Certificate).Equal)):
+	case !trusted && !offered.ca.same(s.next):
 		s.next = offered.ca
 		return s, "learnt of a new CA, to be trusted before what it signed is served"
-	case len(offered.ca.keyPEM) == 0 && c.now.Before(offered.leaf.certs[0].NotBefore.Add(settle)):
+	case offered.ca.foreign() && c.now.Before(offered.leaf.certs[0].NotBefore.Add(settle)):
 	case trusted:
 		return s.take(offered, c.now), "took the renewed serving certificate"
 	case c.settled:
@@ -72,13 +69,22 @@ func (s state) serves(leaf *pair) bool {
 	return s.leaf != nil && bytes.Equal(s.leaf.certPEM, leaf.certPEM) && bytes.Equal(s.leaf.keyPEM, leaf.keyPEM)
 }
 
+// withoutGivenUp drops a next CA that is somebody else's, who signs by another one after all.
+func (s state) withoutGivenUp(ca *pair) (state, string) {
+	if s.next == nil || !s.next.foreign() || ca.same(s.next) {
+		return s, ""
+	}
+	s.next = nil
+	return s, "forgot a new CA, which signs no serving certificate after all"
+}
+
 // take lets what is offered be served. The CAs before stay trusted until they expire. A next one without a key is somebody else's, who
 // signs by the one that is offered.
 func (s state) take(offered *offer, now time.Time) state {
 	s.previous = slices.DeleteFunc(slices.Clone(s.trusted()), func(c *x509.Certificate) bool {
 		return expired(c, now) || slices.ContainsFunc(offered.ca.certs, c.Equal)
 	})
-	if s.next != nil && (len(s.next.keyPEM) == 0 || slices.EqualFunc(s.next.certs, offered.ca.certs, (*x509.Certificate).Equal)) {
+	if s.next != nil && (s.next.foreign() || offered.ca.same(s.next)) {
 		s.next = nil
 	}
 	s.leaf, s.ca = offered.leaf, offered.ca

@@ -164,19 +164,20 @@ func (f *Fleet) forget(n *nodeState, at Moment) {
 
 // judge has the sets learn how a node changed; before or after may be nil.
 func (f *Fleet) judge(n *nodeState, before, after *Node, at Moment) {
-	resized := before == nil || after == nil || before.Deleting != after.Deleting || !maps.Equal(before.Labels, after.Labels)
-	if resized || before.Available != after.Available {
+	if before == nil || after == nil || before.Deleting != after.Deleting || !maps.Equal(before.Labels, after.Labels) {
 		for _, s := range f.sets {
-			if resized || s.MaxNodes != nil {
+			f.judgeFor(s, n, before, after, at)
+			f.resize(s)
+		}
+		return
+	}
+	if before.Available != after.Available {
+		for _, s := range f.sets {
+			if s.MaxNodes != nil {
 				f.judgeFor(s, n, before, after, at)
-			}
-			if s.MaxNodes != nil { // of more nodes it may allow more
-				f.woken.Insert(f.firstInLine(ownLine(s))...)
+				f.resize(s)
 			}
 		}
-	}
-	if resized {
-		return
 	}
 	for _, is := range after.Readings { // what vanished has a reading still
 		if !before.Readings.same(is) {
@@ -184,6 +185,13 @@ func (f *Fleet) judge(n *nodeState, before, after *Node, at Moment) {
 				f.judgeFor(s, n, before, after, at)
 			}
 		}
+	}
+}
+
+// resize wakes who waits for a set's own cap: of more nodes it may allow more.
+func (f *Fleet) resize(s *setState) {
+	if s.MaxNodes != nil {
+		f.woken.Insert(f.firstInLine(ownLine(s))...)
 	}
 }
 
