@@ -206,7 +206,7 @@ func testOwnershipRecord(t *testing.T, cfg *rest.Config) {
 	kubelet := as(cfg, "node-writer")
 	refused := And(
 		MatchError(ContainSubstring("only Autohealer changes the annotation autohealer.resourcestack.com/owned-taints")),
-		MatchError(ContainSubstring("node-writer needs the verb own-taints")),
+		MatchError(ContainSubstring("node-writer needs the verb edit-owned-taints")),
 	)
 
 	g.Eventually(func() error { return patchNode(ctx, kubelet, forge) }, "20s").Should(refused, "the policy takes a moment to be in force")

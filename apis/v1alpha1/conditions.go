@@ -52,8 +52,8 @@ const (
 	ReasonTooManyEvicting = "TooManyEvicting"
 	// ReasonControlPlaneLimit: another control-plane node is tainted, or it is the last one that is Ready.
 	ReasonControlPlaneLimit = "ControlPlaneLimit"
-	// ReasonOwnCapReached: spec.maxNodes holds acts back.
-	ReasonOwnCapReached = "OwnCapReached"
+	// ReasonMaxNodesReached: spec.maxNodes holds acts back.
+	ReasonMaxNodesReached = "MaxNodesReached"
 	// ReasonTooManyMatchAtOnce: the breaker opened.
 	ReasonTooManyMatchAtOnce = "TooManyMatchAtOnce"
 	// ReasonLimitCleared: no limit holds acts back any more.

@@ -26,7 +26,7 @@ const (
 	// FreezeGuardrail is the name of the Guardrail that `kubectl autohealer freeze` makes and `thaw` deletes. Made with
 	// spec.frozen and nothing else it passes the webhook unjudged, so that it can be made while no webhook answers.
 	FreezeGuardrail = "autohealer-freeze"
-	// AnnotationFrozenBy on it says who froze, and AnnotationFrozenFor why. They are for people; nothing goes by them.
-	AnnotationFrozenBy  = "autohealer.resourcestack.com/frozen-by"
-	AnnotationFrozenFor = "autohealer.resourcestack.com/reason"
+	// AnnotationFrozenBy on it says who froze, and AnnotationFreezeReason why. They are for people; nothing goes by them.
+	AnnotationFrozenBy     = "autohealer.resourcestack.com/frozen-by"
+	AnnotationFreezeReason = "autohealer.resourcestack.com/freeze-reason"
 )

@@ -6,9 +6,9 @@ const (
 	ConditionProgrammed = "Programmed"
 	// ConditionAtRisk says that the policy may eject every host that a target has left. It is there only while True.
 	ConditionAtRisk = "AtRisk"
-	// ConditionRemovalHeld says that Envoys keep clusters whose Services or routes are gone, because too many would go at a time. It is there
+	// ConditionClusterRemovalDelayed says that Envoys keep clusters whose Services or routes are gone, because too many would go at a time. It is there
 	// only while True.
-	ConditionRemovalHeld = "RemovalHeld"
+	ConditionClusterRemovalDelayed = "ClusterRemovalDelayed"
 	// ConditionEjectionsUnknown says that Envoys are asked whom they have ejected, and that nobody can tell. It is there only while
 	// True.
 	ConditionEjectionsUnknown = "EjectionsUnknown"
@@ -42,10 +42,10 @@ const (
 	ReasonNacked = "Nacked"
 	// ReasonEjectsEverything: all ready hosts of a target may be ejected at once.
 	ReasonEjectsEverything = "EjectsEverything"
-	// ReasonTooManyGone: more than a tenth of all clusters would go at once.
-	ReasonTooManyGone = "TooManyGone"
-	// ReasonEnvoysSilent: some Envoy doesn't say whom it has ejected.
-	ReasonEnvoysSilent = "EnvoysSilent"
+	// ReasonTooManyRemovals: more than a tenth of all clusters would go at once.
+	ReasonTooManyRemovals = "TooManyRemovals"
+	// ReasonEnvoysNotAnswering: some Envoy doesn't say whom it has ejected.
+	ReasonEnvoysNotAnswering = "EnvoysNotAnswering"
 	// ReasonNoEnvoys: there is no Envoy to ask.
 	ReasonNoEnvoys = "NoEnvoys"
 	// ReasonHostsEjected: Envoys ejected hosts.

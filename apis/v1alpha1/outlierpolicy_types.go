@@ -148,7 +148,7 @@ type OutlierPolicyStatus struct {
 	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions: Accepted, Ready, Reconciling, Stalled, AtRisk, RemovalHeld, EjectionsUnknown.
+	// conditions: Accepted, Ready, Reconciling, Stalled, AtRisk, ClusterRemovalDelayed, EjectionsUnknown.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

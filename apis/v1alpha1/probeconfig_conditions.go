@@ -12,9 +12,9 @@ const (
 	// external probe decides alone, once what was seen last of them holds nothing back any more. It is there only while True; its
 	// reason is the class of what went wrong, such as Forbidden.
 	ConditionLeasesUnreadable = "LeasesUnreadable"
-	// ConditionLeasesOutlasted says that so many nodes haven't renewed their leases for maxProtectionDuration that the dependents
+	// ConditionLeaseProtectionExpired says that so many nodes haven't renewed their leases for maxProtectionDuration that the dependents
 	// would be scaled down for them, and aren't any more. It is there only while True.
-	ConditionLeasesOutlasted = "LeasesOutlasted"
+	ConditionLeaseProtectionExpired = "LeaseProtectionExpired"
 )
 
 // Reasons of a ProbeConfig's conditions and Events.
@@ -26,8 +26,8 @@ const (
 	ReasonBelowThreshold = "BelowThreshold"
 	// ReasonLeasesExpired: too many nodes don't renew their leases.
 	ReasonLeasesExpired = "LeasesExpired"
-	// ReasonMaxProtectionDuration: the nodes' leases expired longer ago than a protection may last.
-	ReasonMaxProtectionDuration = "MaxProtectionDuration"
+	// ReasonMaxProtectionDurationExceeded: the nodes' leases expired longer ago than a protection may last.
+	ReasonMaxProtectionDurationExceeded = "MaxProtectionDurationExceeded"
 	// ReasonLeasesRenewed: the nodes renew their leases again, or are gone.
 	ReasonLeasesRenewed = "LeasesRenewed"
 	// ReasonLeasesReadable: the nodes' leases can be listed again.
@@ -47,16 +47,16 @@ const (
 	ReasonScaledByOthers = "ScaledByOthers"
 	// ReasonNothingScaledDown: nothing is scaled down for the config.
 	ReasonNothingScaledDown = "NothingScaledDown"
-	// ReasonLeftAlone: an object isn't scaled, because someone else scaled it or asks to leave it alone.
-	ReasonLeftAlone = "LeftAlone"
+	// ReasonNotRestored: an object isn't scaled, because someone else scaled it or asks to leave it alone.
+	ReasonNotRestored = "NotRestored"
 	// ReasonDependentMissing: an object that isn't optional isn't there.
 	ReasonDependentMissing = "DependentMissing"
 	// ReasonScalingTimedOut: an object didn't have its replicas in time; the next level waits.
 	ReasonScalingTimedOut = "ScalingTimedOut"
 	// ReasonTooManyScaledDown: the cap on targets that are scaled down holds acts back.
 	ReasonTooManyScaledDown = "TooManyScaledDown"
-	// ReasonProbeSuspect: so many targets turned unhealthy together that the cause is more likely on our side.
-	ReasonProbeSuspect = "ProbeSuspect"
+	// ReasonTooManyFailTogether: so many targets turned unhealthy together that the cause is more likely on our side.
+	ReasonTooManyFailTogether = "TooManyFailTogether"
 )
 
 const (

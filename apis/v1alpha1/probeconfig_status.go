@@ -11,7 +11,7 @@ type ProbeConfigStatus struct {
 	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions: Accepted, Ready, Reconciling, Stalled, InternalHealthy, ExternalHealthy, ProtectionActive, LeasesUnreadable, LeasesOutlasted,
+	// conditions: Accepted, Ready, Reconciling, Stalled, InternalHealthy, ExternalHealthy, ProtectionActive, LeasesUnreadable, LeaseProtectionExpired,
 	// LimitReached, BreakerOpen.
 	// +optional
 	// +listType=map

@@ -137,7 +137,7 @@ var limitReasons = []struct {
 	{condition.HeldByEvictLimit, v1alpha1.ReasonTooManyEvicting},
 	{condition.HeldByPace, v1alpha1.ReasonTooManyEvicting},
 	{condition.HeldByPlane, v1alpha1.ReasonControlPlaneLimit},
-	{condition.HeldByOwnCap, v1alpha1.ReasonOwnCapReached},
+	{condition.HeldByOwnCap, v1alpha1.ReasonMaxNodesReached},
 }
 
 func ofLimit(hold condition.Reason) bool {

@@ -66,7 +66,7 @@ func TestLimitReachedTellsWhichLimit(t *testing.T) {
 		{"evicting nodes", map[condition.Reason]condition.HoldCount{"EvictLimitReached": hold(2, "m")}, "TooManyEvicting", "2 held back: m"},
 		{"the pace of evictions", map[condition.Reason]condition.HoldCount{"EvictionPace": hold(1, "p")}, "TooManyEvicting", "1 held back: p"},
 		{"the control plane", map[condition.Reason]condition.HoldCount{"OtherControlPlaneNodeTainted": hold(1, "c")}, "ControlPlaneLimit", "1 held back: c"},
-		{"the set's own cap", map[condition.Reason]condition.HoldCount{"OwnCapReached": hold(3, "o")}, "OwnCapReached", "3 held back: o"},
+		{"the set's own cap", map[condition.Reason]condition.HoldCount{"MaxNodesReached": hold(3, "o")}, "MaxNodesReached", "3 held back: o"},
 		{"two at once", map[condition.Reason]condition.HoldCount{"EvictLimitReached": hold(1, "e"), "LimitReached": hold(2, "t")},
 			"TooManyTainted", "2 held back: t; 1 held back: e"},
 	} {

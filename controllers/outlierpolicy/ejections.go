@@ -66,7 +66,7 @@ func unknownIn(view *ejection.View, namespace string) policy.Stuck {
 	silent := view.Silent(namespace)
 	switch n := len(silent); {
 	case n > 0:
-		return policy.Stuck{Reason: v1alpha1.ReasonEnvoysSilent, Message: cut(fmt.Sprintf("%d of %d Envoys don't say whom they have ejected, and so it isn't known: %s: %s.",
+		return policy.Stuck{Reason: v1alpha1.ReasonEnvoysNotAnswering, Message: cut(fmt.Sprintf("%d of %d Envoys don't say whom they have ejected, and so it isn't known: %s: %s.",
 			n, n+view.Answering(namespace), silent[0].Name, silent[0].Problem))}
 	case len(view.Missing) > 0:
 		return policy.Stuck{Reason: v1alpha1.ReasonNoEnvoys, Message: "Not all Envoys are known, and so it isn't known whom they have ejected: " + strings.Join(view.Missing, "; ") + "."}

@@ -143,7 +143,7 @@ func TestWhatIsNotKnownIsNotInTheStatus(t *testing.T) {
 	op, _ = step(t, memory, op, says(night, at("10.0.0.1:8080")))
 	silent := ejection.Envoy{Name: "edge/envoy-0", Asked: night.Add(-time.Minute), Problem: "connection refused"}
 	for view, want := range map[*ejection.View]string{
-		ejection.NewView([]ejection.Envoy{silent}, nil, night): "EnvoysSilent: 1 of 1 Envoys don't say whom they have ejected, and so it isn't known: edge/envoy-0: connection refused.",
+		ejection.NewView([]ejection.Envoy{silent}, nil, night): "EnvoysNotAnswering: 1 of 1 Envoys don't say whom they have ejected, and so it isn't known: edge/envoy-0: connection refused.",
 		ejection.NewView(nil, []string{"Service edge/envoys has no ready endpoints"}, night): "NoEnvoys: Not all Envoys are known, and so it isn't known whom they have ejected: " +
 			"Service edge/envoys has no ready endpoints.",
 		ejection.NewView([]ejection.Envoy{(&ejection.Envoy{}).After(ejection.Scope{}, nil, night)}, nil, night): "NoEnvoys: No Envoy that is asked may see namespace shop.",

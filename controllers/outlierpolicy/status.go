@@ -73,7 +73,7 @@ func atRisk(s *standing) metav1.Condition {
 
 // removalHeld: Envoys keep clusters of Services and routes that are gone. It is told where those were, and by the cluster's default.
 func removalHeld(p *outlier.Policy, pic *picture, told *actuate.Clusters) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionRemovalHeld}
+	c := metav1.Condition{Type: v1alpha1.ConditionClusterRemovalDelayed}
 	if told == nil {
 		return c
 	}
@@ -83,7 +83,7 @@ func removalHeld(p *outlier.Policy, pic *picture, told *actuate.Clusters) metav1
 		return key.Service.Namespace != p.Namespace && !pic.index.IsGlobal(p)
 	})
 	if len(names) > 0 {
-		c.Reason = v1alpha1.ReasonTooManyGone
+		c.Reason = v1alpha1.ReasonTooManyRemovals
 		c.Message = fmt.Sprintf("Envoys keep %d clusters whose Services or routes are gone, because more than a tenth of all would go at once: %s. "+
 			"From %s on a tenth goes each minute. A Guardrail with frozen: true keeps them.",
 			len(names), strings.Join(names[:min(5, len(names))], ", "), held.Since.UTC().Format(time.RFC3339))

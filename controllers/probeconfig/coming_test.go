@@ -82,7 +82,7 @@ func TestATargetThatIsAskedForAgainWhileItIsDroppedStays(t *testing.T) {
 	w.edit(w.deployment("kcm"), `{"metadata":{"annotations":{"autohealer.resourcestack.com/ignore-scaling":"true"}}}`)
 	selected := w.namespaceObject("shoot-0")
 	w.told.meanwhile = func(reason string) {
-		if reason == v1alpha1.ReasonLeftAlone { // as it is dropped
+		if reason == v1alpha1.ReasonNotRestored { // as it is dropped
 			w.told.meanwhile = nil
 			w.Observer.namespace(selected)
 		}

@@ -136,11 +136,11 @@ func leasesUnreadable(st state) metav1.Condition {
 // leasesOutlasted tells of nodes that aren't waited for any more. Somebody must look: nothing holds back who replaces them, and yet
 // they are there. What was told stays until all targets were probed: a process that begins knows nothing.
 func leasesOutlasted(pc *v1alpha1.ProbeConfig, st state) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionLeasesOutlasted}
+	c := metav1.Condition{Type: v1alpha1.ConditionLeaseProtectionExpired}
 	n, s := first(st.sights, func(s *sight) bool { return s.State.LeasesGaveUp(s.Config) })
 	if n > 0 {
 		j := s.State.LastLeases
-		c.Reason = v1alpha1.ReasonMaxProtectionDuration
+		c.Reason = v1alpha1.ReasonMaxProtectionDurationExceeded
 		c.Message = fmt.Sprintf("The leases of %s protect no more: in %s %d of %d nodes haven't renewed theirs for more than %s. Nothing is scaled down for these any more, and what was comes back. "+
 			"If they are dead, replace or delete them; if they are cut off, repair their way, or make nodeLeases.maxProtectionDuration longer.",
 			sample.Count(n, "target"), s.Namespace, j.Outlasted, j.Candidates+j.Outlasted, s.Config.Leases.MaxProtection)
@@ -180,7 +180,7 @@ func breakerOpen(pc *v1alpha1.ProbeConfig, st state) metav1.Condition {
 	if !st.broken {
 		return c
 	}
-	c.Reason = v1alpha1.ReasonProbeSuspect
+	c.Reason = v1alpha1.ReasonTooManyFailTogether
 	holds := "Nothing new is scaled down for any ProbeConfig"
 	if st.witnessed {
 		holds += ", but of targets that witnesses vouch for"

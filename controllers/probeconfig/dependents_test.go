@@ -147,7 +147,7 @@ func TestADeletionLeavesTheRecordOfWhatAsksToBeIgnored(t *testing.T) {
 	if w.stored() != nil {
 		t.Errorf("it waits: %s", w.message("Reconciling"))
 	}
-	if got := w.told.String(); !strings.Contains(got, "LeftAlone ProbeConfig autohealer-system/protect leaves Deployment shoot-0/kcm as it is: it is annotated to be left alone; 3 replicas were taken from it.") {
+	if got := w.told.String(); !strings.Contains(got, "NotRestored ProbeConfig autohealer-system/protect leaves Deployment shoot-0/kcm as it is: it is annotated to be left alone; 3 replicas were taken from it.") {
 		t.Errorf("told: %s", got)
 	}
 }

@@ -72,7 +72,7 @@ func (r *Reporter) left(t *probe.Target, now time.Time) {
 	for _, f := range t.Left {
 		note := fmt.Sprintf("ProbeConfig %s leaves %s %s/%s as it is: %s. The annotation %s says how many replicas it had.",
 			c.Key(), f.Kind, t.Namespace, f.Name, f.Message, v1alpha1.AnnotationOriginalReplicas)
-		r.acts.Tell(now, dependentRef(t.Namespace, probe.Act{Ref: f.Ref}), configRef(c), v1alpha1.ReasonLeftAlone, "Leave", note)
+		r.acts.Tell(now, dependentRef(t.Namespace, probe.Act{Ref: f.Ref}), configRef(c), v1alpha1.ReasonNotRestored, "Leave", note)
 	}
 }
 
@@ -87,7 +87,7 @@ func telling(c *probe.Config, namespace string, act probe.Act) (verb, reason, no
 		return "ScaleUp", v1alpha1.ReasonScaledUp, fmt.Sprintf("ProbeConfig %s scales %s back to %d", c.Key(), object, act.Record.Replicas)
 	case probe.Release:
 		if act.Object.Replicas == 0 {
-			return "Forget", v1alpha1.ReasonLeftAlone,
+			return "Forget", v1alpha1.ReasonNotRestored,
 				fmt.Sprintf("ProbeConfig %s forgets that %s had %d replicas: the namespace is hibernated, and whoever wakes it says how many it gets", c.Key(), object, act.Record.Replicas)
 		}
 	}

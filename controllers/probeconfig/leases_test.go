@@ -76,21 +76,21 @@ func TestAProtectionByLeasesThatIsOverIsTold(t *testing.T) {
 		t.Errorf("%s: %s", got, message("LeasesUnreadable"))
 	}
 	run(1)
-	if got := w.condition("LeasesOutlasted"); got != "" {
+	if got := w.condition("LeaseProtectionExpired"); got != "" {
 		t.Errorf("too early: %s", got)
 	}
 	run(14)
 	w.want("shoot-0", "3 3", "four minutes are over")
 	want := "The leases of 1 target protect no more: in shoot-0 2 of 3 nodes haven't renewed theirs for more than 4m0s. Nothing is scaled down for these any more, and what was comes back. " +
 		"If they are dead, replace or delete them; if they are cut off, repair their way, or make nodeLeases.maxProtectionDuration longer."
-	if got := w.condition("LeasesOutlasted"); got != "True MaxProtectionDuration" || message("LeasesOutlasted") != want {
-		t.Errorf("%s: %s", got, message("LeasesOutlasted"))
+	if got := w.condition("LeaseProtectionExpired"); got != "True MaxProtectionDurationExceeded" || message("LeaseProtectionExpired") != want {
+		t.Errorf("%s: %s", got, message("LeaseProtectionExpired"))
 	}
-	if !strings.Contains(w.told.String(), "MaxProtectionDuration "+want) {
+	if !strings.Contains(w.told.String(), "MaxProtectionDurationExceeded "+want) {
 		t.Errorf("Events: %s", w.told)
 	}
 	w.manage(*w.rights)
-	if got := w.condition("LeasesOutlasted"); got != "True MaxProtectionDuration" || strings.Contains(w.told.String(), "LeasesRenewed") {
+	if got := w.condition("LeaseProtectionExpired"); got != "True MaxProtectionDurationExceeded" || strings.Contains(w.told.String(), "LeasesRenewed") {
 		t.Errorf("a process that begins: %q, Events: %s", got, w.told)
 	}
 	w.probe("shoot-1", probe.OK, probe.OK)
@@ -98,7 +98,7 @@ func TestAProtectionByLeasesThatIsOverIsTold(t *testing.T) {
 	w.want("shoot-0", "3 3", "the same leases begin nothing")
 	renewed = w.clock.Now().Add(10 * time.Second)
 	run(1)
-	if got := w.condition("LeasesOutlasted"); got != "" || !strings.Contains(w.told.String(), "LeasesRenewed") {
+	if got := w.condition("LeaseProtectionExpired"); got != "" || !strings.Contains(w.told.String(), "LeasesRenewed") {
 		t.Errorf("once they are renewed: %q, Events: %s", got, w.told)
 	}
 }

@@ -484,7 +484,7 @@ func TestNamespacesThatAreSelectedAreTargetsAndTooManyAtOnceAreSuspect(t *testin
 	all[1].external.fails.Store(true)
 	h.Eventually(h.condition(pc, "LimitReached")).Should(Equal("True TooManyScaledDown"))
 	all[2].external.fails.Store(true)
-	h.Eventually(h.condition(pc, "BreakerOpen")).Should(Equal("True ProbeSuspect"))
+	h.Eventually(h.condition(pc, "BreakerOpen")).Should(Equal("True TooManyFailTogether"))
 	h.Consistently(all[1].replicas("mcm")).Should(Equal("3"))
 
 	h.edit(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: all[0].namespace}}, `{"metadata":{"labels":{"role":null}}}`)

@@ -338,7 +338,7 @@ func TestTheCapAndTheBreaker(t *testing.T) {
 	}
 	w.fail("shoot-2")
 	w.fail("shoot-3")
-	if got := w.condition("BreakerOpen"); got != "True ProbeSuspect" {
+	if got := w.condition("BreakerOpen"); got != "True TooManyFailTogether" {
 		t.Errorf("BreakerOpen is %q", got)
 	}
 	id := w.stored().Status.BreakerID
@@ -551,7 +551,7 @@ func TestTheBreakerIsOneForAllConfigs(t *testing.T) {
 	w.Observer.fleet().FollowBreaker(&limit.Opening{ID: "20260301t115900z", OpenedAt: noon})
 	w.fail("shoot-0")
 	w.want("shoot-0", "3 3", "another config's targets opened it")
-	if got := w.condition("BreakerOpen"); got != "True ProbeSuspect" || w.stored().Status.BreakerID != "20260301t115900z" {
+	if got := w.condition("BreakerOpen"); got != "True TooManyFailTogether" || w.stored().Status.BreakerID != "20260301t115900z" {
 		t.Errorf("BreakerOpen is %q, breakerID %q", got, w.stored().Status.BreakerID)
 	}
 	stale := w.stored().DeepCopy()

@@ -82,7 +82,7 @@ var _ = Describe("The manager's account", Label("versions"), func() {
 		for _, a := range []access{
 			{"get list watch patch", ours, "conditionsets", "", ""},
 			{"patch", ours, "conditionsets/status", "", ""},
-			{"own-taints", ours, "conditionsets", "", ""},
+			{"edit-owned-taints", ours, "conditionsets", "", ""},
 			{"get list watch patch", ours, "probeconfigs", "", ""},
 			{"patch", ours, "probeconfigs/status", "", ""},
 			{"get", "", "secrets", target, "a-kubeconfig"},
@@ -233,7 +233,7 @@ var _ = Describe("The manager's account", Label("versions"), func() {
 			for _, verb := range []string{"update", "patch"} {
 				Expect(may(ctx, u, verb, ours, "conditionsets/status", "", "")).To(BeFalse(), "status is the manager's: %s %s", u.name, verb)
 			}
-			Expect(may(ctx, u, "own-taints", ours, "conditionsets", "", "")).To(BeFalse(), u.name)
+			Expect(may(ctx, u, "edit-owned-taints", ours, "conditionsets", "", "")).To(BeFalse(), u.name)
 		}
 		Expect(may(ctx, viewer, "create", ours, "conditionsets", "", "")).To(BeFalse())
 	}, NodeTimeout(specTime))
@@ -258,7 +258,7 @@ var _ = Describe("The record of owned taints on a node", Label("versions"), func
 		for _, u := range []user{kubelet(name), other} {
 			writer := as(u)
 			for _, value := range []string{`"forged"`, `""`, `null`} {
-				Expect(writer.Patch(ctx, node(name), annotate(value))).To(MatchError(And(ContainSubstring(refusal), ContainSubstring(u.name), ContainSubstring("own-taints"))), "%s writes %s", u.name, value)
+				Expect(writer.Patch(ctx, node(name), annotate(value))).To(MatchError(And(ContainSubstring(refusal), ContainSubstring(u.name), ContainSubstring("edit-owned-taints"))), "%s writes %s", u.name, value)
 				Expect(writer.Status().Patch(ctx, node(name), annotate(value))).To(MatchError(ContainSubstring(refusal)), "%s writes %s through nodes/status", u.name, value)
 			}
 			var stored corev1.Node

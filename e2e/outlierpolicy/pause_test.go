@@ -69,13 +69,13 @@ spec: {outlierDetection: {consecutiveServerErrors: 51, maxEjectionPercent: 50}}
 				return err.Error()
 			}
 			for _, c := range op.Status.Conditions {
-				if c.Type == "RemovalHeld" {
+				if c.Type == "ClusterRemovalDelayed" {
 					return c.Reason + ": " + c.Message
 				}
 			}
 			return "not held"
 		}
-		Eventually(held).Should(MatchRegexp(`^TooManyGone: Envoys keep 13 clusters whose Services or routes are gone, because more than a tenth of all would go at once: ` +
+		Eventually(held).Should(MatchRegexp(`^TooManyRemovals: Envoys keep 13 clusters whose Services or routes are gone, because more than a tenth of all would go at once: ` +
 			`crowd/s00/80, .*\. From 2.*Z on a tenth goes each minute\. A Guardrail with frozen: true keeps them\.$`))
 		for protocol, e := range envoys {
 			Eventually(func() int64 { return e.Stat("control_plane.connected_state") }).Should(BeEquivalentTo(1), protocol)

@@ -181,7 +181,7 @@ var _ = Describe("nodes that don't come back", Ordered, func() {
 		}
 		lists.Store(true)
 		Eventually(briefly.replicas).WithContext(ctx).Should(Equal(up), briefly.tells(ctx))
-		Eventually(reason).WithContext(ctx).WithArguments(briefly, "LeasesOutlasted").Should(Equal("MaxProtectionDuration"))
+		Eventually(reason).WithContext(ctx).WithArguments(briefly, "LeaseProtectionExpired").Should(Equal("MaxProtectionDurationExceeded"))
 		Eventually(func(ctx context.Context) (told []string, err error) {
 			var all eventsv1.EventList
 			err = h.Client.List(ctx, &all, client.InNamespace(briefly.namespace))
@@ -189,7 +189,7 @@ var _ = Describe("nodes that don't come back", Ordered, func() {
 				told = append(told, e.Regarding.Kind+" "+e.Type+" "+e.Reason)
 			}
 			return told, err
-		}).WithContext(ctx).Should(ContainElement("ProbeConfig Warning MaxProtectionDuration"))
+		}).WithContext(ctx).Should(ContainElement("ProbeConfig Warning MaxProtectionDurationExceeded"))
 	}, SpecTimeout(specTime))
 
 	It("are waited for while their leases can't be listed", func(ctx SpecContext) {
@@ -210,7 +210,7 @@ var _ = Describe("nodes that don't come back", Ordered, func() {
 		nodes.goOn("dead-0")
 		nodes.goOn("dead-1")
 		Eventually(lasting.replicas).WithContext(ctx).Should(Equal(up), lasting.tells(ctx))
-		Eventually(reason).WithContext(ctx).WithArguments(briefly, "LeasesOutlasted").Should(BeEmpty())
+		Eventually(reason).WithContext(ctx).WithArguments(briefly, "LeaseProtectionExpired").Should(BeEmpty())
 		for _, s := range []shoot{briefly, lasting} {
 			Expect(s.scalings(ctx)).To(Equal([]string{"kcm 0", "kcm 2"}), "and no dead lease began anything anew")
 		}

@@ -235,7 +235,7 @@ func (s *story) breakTogether() {
 		Eventually(targetsDown).WithContext(ctx).Should(Equal(most), "of all configs")
 		Eventually(world.says).WithContext(ctx).WithArguments(v1alpha1.ConditionLimitReached).Should(MatchRegexp(
 			"^1[0-9]+ held back: %d of 2.. targets are scaled down, and maxScaledDownTargets %d allows %d.$", most, most, most))
-		Eventually(world.told).WithContext(ctx).Should(ContainElements("ProbeSuspect", "BreakerClosed", "TooManyScaledDown"))
+		Eventually(world.told).WithContext(ctx).Should(ContainElements("TooManyFailTogether", "BreakerClosed", "TooManyScaledDown"))
 		Consistently(targetsDown, "3s").WithContext(ctx).Should(BeNumerically("<=", most))
 		atMost := s.mostDown()
 		Expect(len(atMost)).To(BeNumerically("<=", most), "at any time, by the audit log: %s", strings.Join(atMost, " "))

@@ -89,7 +89,7 @@ var _ = Describe("when the load balancer of all targets fails", Ordered, func() 
 	It("no more than a few are scaled down while no witness answers, either, as in an outage of Autohealer's own", func(ctx SpecContext) {
 		cut(balancer)
 		Eventually(everywhere(v1alpha1.ConditionBreakerOpen)).WithContext(ctx).Should(HaveExactElements(metav1.ConditionTrue))
-		Expect(all[0].says(ctx, v1alpha1.ConditionBreakerOpen)).To(And(HavePrefix("ProbeSuspect: Too many targets turned unhealthy together at "),
+		Expect(all[0].says(ctx, v1alpha1.ConditionBreakerOpen)).To(And(HavePrefix("TooManyFailTogether: Too many targets turned unhealthy together at "),
 			ContainSubstring("but of targets that witnesses vouch for. It closes by itself once for a minute at most half as many are unhealthy or unknown as would open it. It is reset by")))
 		Eventually(silent).WithContext(ctx).Should(MatchRegexp(`^NoAnswer: The TLS handshake with 1 of 1 witness failed: elsewhere \(127\.0\.0\.1:\d+\): [A-Z].*` +
 			`\. While none answers, nobody vouches for targets of ProbeConfigs that fail together, and the breaker holds them back\.$`))
@@ -110,7 +110,7 @@ var _ = Describe("when the load balancer of all targets fails", Ordered, func() 
 		mend(balancer)
 		Eventually(down).WithContext(ctx).Should(BeZero())
 		Eventually(everywhere(v1alpha1.ConditionBreakerOpen)).WithContext(ctx).Should(HaveExactElements(BeEmpty()))
-		Eventually(told).WithContext(ctx).Should(ConsistOf("ProbeSuspect", "BreakerClosed"))
+		Eventually(told).WithContext(ctx).Should(ConsistOf("TooManyFailTogether", "BreakerClosed"))
 	}, SpecTimeout(specTime))
 
 	It("and the next time they are scaled down at once, and no breaker opens", func(ctx SpecContext) {
@@ -119,6 +119,6 @@ var _ = Describe("when the load balancer of all targets fails", Ordered, func() 
 		Expect(everywhere(v1alpha1.ConditionBreakerOpen)(ctx)).To(HaveExactElements(BeEmpty()))
 		mend(balancer)
 		Eventually(down).WithContext(ctx).Should(BeZero())
-		Expect(told(ctx)).To(ConsistOf("ProbeSuspect", "BreakerClosed"))
+		Expect(told(ctx)).To(ConsistOf("TooManyFailTogether", "BreakerClosed"))
 	}, SpecTimeout(specTime))
 })

@@ -183,7 +183,7 @@ func (s *Scales) record(c ScaleChange, v AdmittedProber, unconfirmed error) {
 	case probe.Raise:
 		act.record(s.Acts, "Scaled a dependent up", "before", o.Replicas, "after", record.Replicas)
 	default:
-		act.Reason = v1alpha1.ReasonLeftAlone
+		act.Reason = v1alpha1.ReasonNotRestored
 		act.record(s.Acts, "Forgot what a dependent had", "before", o.Replicas, "after", o.Replicas)
 	}
 }

@@ -161,7 +161,7 @@ func frozenSince(rail *v1alpha1.Guardrail, now time.Time) string {
 	if by := rail.Annotations[v1alpha1.AnnotationFrozenBy]; by != "" {
 		text += " by " + by
 	}
-	if why := rail.Annotations[v1alpha1.AnnotationFrozenFor]; why != "" {
+	if why := rail.Annotations[v1alpha1.AnnotationFreezeReason]; why != "" {
 		text += ": " + why
 	}
 	return text

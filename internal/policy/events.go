@@ -103,9 +103,9 @@ var ends = map[string]struct{ reason, note string }{
 	v1alpha1.ConditionLimitReached: {v1alpha1.ReasonLimitCleared, "No limit holds it back any more."},
 	v1alpha1.ConditionBreakerOpen:  {v1alpha1.ReasonBreakerClosed, "The breaker is closed; it acts again, within the limits."},
 
-	v1alpha1.ConditionLeasesUnreadable: {v1alpha1.ReasonLeasesReadable, "The nodes' leases can be listed again."},
-	v1alpha1.ConditionWitnessSilent:    {v1alpha1.ReasonWitnessesAnswer, "None of its witnesses is silent any more."},
-	v1alpha1.ConditionLeasesOutlasted:  {v1alpha1.ReasonLeasesRenewed, "The nodes renew their leases again, or are gone."},
+	v1alpha1.ConditionLeasesUnreadable:       {v1alpha1.ReasonLeasesReadable, "The nodes' leases can be listed again."},
+	v1alpha1.ConditionWitnessSilent:          {v1alpha1.ReasonWitnessesAnswer, "None of its witnesses is silent any more."},
+	v1alpha1.ConditionLeaseProtectionExpired: {v1alpha1.ReasonLeasesRenewed, "The nodes renew their leases again, or are gone."},
 }
 
 // Truncate keeps a note within what the Events API takes, 1 kB.

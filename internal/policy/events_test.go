@@ -37,7 +37,7 @@ func TestEventsTellOfConditionsThatTurned(t *testing.T) {
 		"stuck for another reason":    {fine, and(is("Stalled", "True", "Forbidden")), []string{"Warning Forbidden Stalled"}},
 		"no longer stuck":             {and(is("Stalled", "True", "Forbidden")), fine, nil},
 		"a limit":                     {fine, and(is("LimitReached", "True", "TooManyTainted")), []string{"Warning TooManyTainted LimitReached"}},
-		"another limit":               {and(is("LimitReached", "True", "TooManyTainted")), and(is("LimitReached", "True", "OwnCapReached")), []string{"Warning OwnCapReached LimitReached"}},
+		"another limit":               {and(is("LimitReached", "True", "TooManyTainted")), and(is("LimitReached", "True", "MaxNodesReached")), []string{"Warning MaxNodesReached LimitReached"}},
 		"no limit any more":           {and(is("LimitReached", "True", "TooManyTainted")), fine, []string{"Normal LimitCleared LimitReached"}},
 		"the breaker":                 {fine, and(is("BreakerOpen", "True", "TooManyMatchAtOnce")), []string{"Warning TooManyMatchAtOnce BreakerOpen"}},
 		"the breaker is closed":       {and(is("BreakerOpen", "True", "TooManyMatchAtOnce")), fine, []string{"Normal BreakerClosed BreakerOpen"}},

@@ -43,8 +43,8 @@ func TestWhatIsToldOfADeploymentThatProbeConfigsName(t *testing.T) {
     The manager says: 1 target is protected.
 `},
 		"held back by the breaker": {Dependent{Configs: held(config(func(pc *v1alpha1.ProbeConfig) { pc.Namespace = "autohealer-system" },
-			metav1.Condition{Type: "BreakerOpen", Status: "True", Message: "3 targets turned unhealthy together."}), "ProbeSuspect", "too many targets turned unhealthy together")}, `deployment/kcm in namespace shoot
-  ProbeConfig autohealer-system/main: did nothing to it; it isn't scaled down now, also while the probe from inside succeeds and the one from outside fails: too many targets turned unhealthy together (ProbeSuspect)
+			metav1.Condition{Type: "BreakerOpen", Status: "True", Message: "3 targets turned unhealthy together."}), "TooManyFailTogether", "too many targets turned unhealthy together")}, `deployment/kcm in namespace shoot
+  ProbeConfig autohealer-system/main: did nothing to it; it isn't scaled down now, also while the probe from inside succeeds and the one from outside fails: too many targets turned unhealthy together (TooManyFailTogether)
     BreakerOpen is True since 2026-11-21T11:55:00Z (5m): 3 targets turned unhealthy together.
 `},
 		"never scaled down before its kubeconfig has worked": {Dependent{Configs: held(config(func(*v1alpha1.ProbeConfig) {}),

@@ -29,7 +29,7 @@ func Freeze(ctx context.Context, c client.Client, reason string) (rail *v1alpha1
 		rail.Annotations[v1alpha1.AnnotationFrozenBy] = by
 	}
 	if reason != "" {
-		rail.Annotations[v1alpha1.AnnotationFrozenFor] = reason
+		rail.Annotations[v1alpha1.AnnotationFreezeReason] = reason
 	}
 	err = c.Create(ctx, rail, fieldOwner)
 	if !apierrors.IsAlreadyExists(err) {

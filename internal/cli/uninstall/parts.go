@@ -211,7 +211,7 @@ func (u *Uninstaller) needed(s *Survey) []right {
 		need(r.Object.Kind, "", r.Object.Key.Namespace, "get", "patch")
 		switch {
 		case r.Object.Kind.Kind == "Node":
-			need(setKind, "", "", "own-taints")
+			need(setKind, "", "", "edit-owned-taints")
 		case r.Object.Checked:
 			need(r.Object.Kind, "status", r.Object.Key.Namespace, "patch")
 		default:

@@ -280,7 +280,7 @@ func TestTheOwnCap(t *testing.T) {
 			if got := m.tainted("example.com/k"); len(got) != tt.want {
 				t.Errorf("%d tainted, want %d", len(got), tt.want)
 			}
-			if sum, _ := m.fleet.Summary("a-uid", moment(noon)); sum.Holds["OwnCapReached"].Nodes != 10-tt.want {
+			if sum, _ := m.fleet.Summary("a-uid", moment(noon)); sum.Holds["MaxNodesReached"].Nodes != 10-tt.want {
 				t.Errorf("held %v, want %d by the own cap", sum.Holds, 10-tt.want)
 			}
 		})

@@ -50,7 +50,7 @@ func TestANodeThatIsDeletedGivesItsPlaceBackWithTime(t *testing.T) {
 		"maxTaintedNodes":    {calm("1", "5"), noExecute, "NoExecute", "maxTaintedNodes 1 allows 1 of 9 nodes, and 0 are, " + deleted, "LimitReached"},
 		"maxEvictingNodes":   {calm("5", "1"), noExecute, "NoExecute", "maxEvictingNodes 1 allows 1 of 9 nodes, and 0 are, " + deleted, "EvictLimitReached"},
 		"pace":               {calm("5", "5"), noExecute, "NoExecute", `one node of zone "" begins to evict every 5m0s; the next may at 2026-11-03T12:05:00Z`, "EvictionPace"},
-		"the set's maxNodes": {calm("5", "5"), own + noExecute, "NoExecute", "maxNodes 1 allows 1 of 9 selected nodes, and 0 are tainted, " + deleted, "OwnCapReached"},
+		"the set's maxNodes": {calm("5", "5"), own + noExecute, "NoExecute", "maxNodes 1 allows 1 of 9 selected nodes, and 0 are tainted, " + deleted, "MaxNodesReached"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := manage(t, c.limits, workers(10, kubeletSick, kernelSick), newSet(t, "a", c.spec))

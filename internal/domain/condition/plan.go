@@ -50,7 +50,7 @@ const (
 	HeldByLimit       Reason = "LimitReached"
 	HeldByEvictLimit  Reason = "EvictLimitReached"
 	HeldByPace        Reason = "EvictionPace"
-	HeldByOwnCap      Reason = "OwnCapReached"
+	HeldByOwnCap      Reason = "MaxNodesReached"
 	HeldByBreaker     Reason = "BreakerOpen"
 	HeldByRules       Reason = "NotAdmitted"
 	HeldByPause       Reason = "Paused"

@@ -189,8 +189,8 @@ func TestAChangedKeyDoesNotInheritTheFormerKeysWaits(t *testing.T) {
 
 func TestPuttingBackAsksTheOwnCapAgain(t *testing.T) {
 	in := planInput(steady(newNode("n", kubeletSick, claiming("a", "example.com/k", "NoSchedule", ago(time.Hour)))), claimant(t, "a", "maxNodes: 1\n"+noSchedule, active))
-	in.Room = full(in.Room, condition.CapOwn, "OwnCapReached")
-	outcome{steps: []string{"Repair a example.com/k NoSchedule> TaintWasRemoved"}, holds: []string{"a-uid OwnCapReached"}}.check(t, condition.PlanNode(in))
+	in.Room = full(in.Room, condition.CapOwn, "MaxNodesReached")
+	outcome{steps: []string{"Repair a example.com/k NoSchedule> TaintWasRemoved"}, holds: []string{"a-uid MaxNodesReached"}}.check(t, condition.PlanNode(in))
 }
 
 func TestClocksThatDifferHoldNewActsOnly(t *testing.T) {
@@ -303,8 +303,8 @@ func TestAForgedRecordBuysNoRoom(t *testing.T) {
 	stripped.holds = []string{"a-uid LimitReached"}
 	stripped.check(t, condition.PlanNode(in))
 	in = planInput(steady(n), claimant(t, "a", noSchedule, active))
-	in.Room = full(in.Room, condition.CapOwn, "OwnCapReached")
-	stripped.holds = []string{"a-uid OwnCapReached"}
+	in.Room = full(in.Room, condition.CapOwn, "MaxNodesReached")
+	stripped.holds = []string{"a-uid MaxNodesReached"}
 	stripped.check(t, condition.PlanNode(in))
 }
 
@@ -325,7 +325,7 @@ func TestClosedGates(t *testing.T) {
 			taints: []string{"example.com/k:NoSchedule"}, claims: []string{"a-uid example.com/k:NoSchedule"}, steps: []string{"Taint a example.com/k >NoSchedule ConditionsMatched"}, holds: []string{"a-uid LimitReached"}}},
 		{"no room to evict raises nothing", noExecute, newNode("n", kernelSick, owning("a", "example.com/k", "NoSchedule", ago(time.Hour))), full(nil, condition.CapEvicting, "LimitReached"), outcome{holds: []string{"a-uid LimitReached"}}},
 		{"no room to taint doesn't evict either", noExecute, newNode("n", kernelSick), full(nil, condition.CapTainted, "LimitReached"), outcome{holds: []string{"a-uid LimitReached"}}},
-		{"the own cap", noSchedule, newNode("n", kubeletSick), full(nil, condition.CapOwn, "OwnCapReached"), outcome{holds: []string{"a-uid OwnCapReached"}}},
+		{"the own cap", noSchedule, newNode("n", kubeletSick), full(nil, condition.CapOwn, "MaxNodesReached"), outcome{holds: []string{"a-uid MaxNodesReached"}}},
 		{"another control-plane node is tainted", "includeControlPlane: true\n" + noSchedule, newNode("n", controlPlane, kubeletSick), full(nil, condition.CapPlane, "OtherControlPlaneNodeTainted"), outcome{holds: []string{"a-uid OtherControlPlaneNodeTainted"}}},
 		{"that doesn't stop workers", noSchedule, newNode("n", kubeletSick), full(nil, condition.CapPlane, "OtherControlPlaneNodeTainted"), outcome{
 			taints: []string{"example.com/k:NoSchedule"}, claims: []string{"a-uid example.com/k:NoSchedule"}, steps: []string{"Taint a example.com/k >NoSchedule ConditionsMatched"}}},

@@ -143,7 +143,7 @@ func TestTargetsThatTurnUnhealthyTogetherAreSuspect(t *testing.T) {
 		t.Fatal("the third doesn't open it")
 	}
 	p := f.PermitDown(target("a", 5), start)
-	if p.Allowed || p.Reason != "ProbeSuspect" || p.Message != "3 of 29 probed namespaces turned unhealthy together at 2026-03-01T12:01:59Z; nothing is scaled down before that is over, or breaker 20260301t120159z is reset, see BreakerOpen" {
+	if p.Allowed || p.Reason != "TooManyFailTogether" || p.Message != "3 of 29 probed namespaces turned unhealthy together at 2026-03-01T12:01:59Z; nothing is scaled down before that is over, or breaker 20260301t120159z is reset, see BreakerOpen" {
 		t.Fatalf("%+v", p)
 	}
 	if p := f.PermitDown(target("a", 0), start); p.Allowed {

@@ -22,7 +22,7 @@ type Permit struct {
 
 // Reasons for which a target isn't scaled.
 const (
-	HeldByBreaker Reason = "ProbeSuspect"
+	HeldByBreaker Reason = "TooManyFailTogether"
 	HeldByLimit   Reason = "TooManyScaledDown"
 	HeldByPace    Reason = "ScaleUpPaced"
 	HeldByClock   Reason = "ClockStepped"

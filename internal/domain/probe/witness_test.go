@@ -44,7 +44,7 @@ func TestAnOpenBreakerHoldsWhomNobodyVouchesFor(t *testing.T) {
 	if p := f.PermitDown(target("a", 8), start); !p.Allowed {
 		t.Errorf("one that witnesses vouch for: %+v", p)
 	}
-	if p := f.PermitDown(target("a", 7), start); p.Reason != "ProbeSuspect" {
+	if p := f.PermitDown(target("a", 7), start); p.Reason != "TooManyFailTogether" {
 		t.Errorf("one that none vouches for: %+v", p)
 	}
 }
