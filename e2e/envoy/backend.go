@@ -28,6 +28,22 @@ type Backend struct {
 	server *http.Server // nil while it refuses connections
 }
 
+// HostIP is an address of this machine that EndpointSlices may have: they take none of loopback. Where there is none the test is skipped.
+func HostIP(t testing.TB) string {
+	t.Helper()
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range all {
+		if ip, ok := a.(*net.IPNet); ok && ip.IP.To4() != nil && ip.IP.IsGlobalUnicast() {
+			return ip.IP.String()
+		}
+	}
+	t.Skip("this machine has no IPv4 address but loopback's, which EndpointSlices may not have")
+	return ""
+}
+
 // NewBackend starts one that answers 200; it ends with the test.
 func NewBackend(t testing.TB) *Backend {
 	t.Helper()

@@ -4,6 +4,7 @@ package harness
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,6 +46,8 @@ type Options struct {
 	ManagerArgs []string
 	// Timings of the manager: timings.OfSuites(), or by default production's.
 	Timings timing.Timings
+	// From is the tree whose config is installed. Default: this one.
+	From string
 	// Out receives progress. Default: nowhere.
 	Out io.Writer
 }
@@ -108,13 +111,16 @@ func on(ctx context.Context, c *cluster.Cluster, o Options) (*Harness, error) {
 	if h.ports[Manager], err = freePorts(); err != nil {
 		return nil, err
 	}
-	return h, h.Install(ctx)
+	return h, h.InstallFrom(ctx, cmp.Or(o.From, h.root))
 }
 
 // Install applies config/e2e, which is config/default without Deployment and Service, with the webhook's URL. After an
 // uninstall, or after a test that changed it, it does so again; a manager is started anew then, by a token of its new account.
-func (h *Harness) Install(ctx context.Context) error {
-	manifests, err := h.Kubectl(ctx, "kustomize", filepath.Join(h.root, "config", "e2e"))
+func (h *Harness) Install(ctx context.Context) error { return h.InstallFrom(ctx, h.root) }
+
+// InstallFrom does so with the manifests of another version's tree.
+func (h *Harness) InstallFrom(ctx context.Context, root string) error {
+	manifests, err := h.Kubectl(ctx, "kustomize", filepath.Join(root, "config", "e2e"))
 	if err != nil {
 		return fmt.Errorf("build config/e2e: %w", err)
 	}

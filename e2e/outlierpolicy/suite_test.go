@@ -4,7 +4,6 @@ package outlierpolicy
 
 import (
 	"context"
-	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -47,9 +46,7 @@ var (
 var _ = suite.OfFailures(func() *harness.Harness { return h })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	if hostIP = findIP(); hostIP == "" {
-		Skip("this machine has no IPv4 address but loopback's, which EndpointSlices may not have")
-	}
+	hostIP = envoy.HostIP(GinkgoTB())
 	address = cluster.FreeAddress()
 	clients = envoy.NewAuthority(GinkgoTB())
 	clientCA = filepath.Join(GinkgoT().TempDir(), "clients.crt")
@@ -73,18 +70,6 @@ func trust(all ...*envoy.Authority) {
 	}
 	Expect(os.WriteFile(clientCA+".new", text, 0o600)).To(Succeed())
 	Expect(os.Rename(clientCA+".new", clientCA)).To(Succeed())
-}
-
-func findIP() string {
-	GinkgoHelper()
-	all, err := net.InterfaceAddrs()
-	Expect(err).NotTo(HaveOccurred())
-	for _, a := range all {
-		if ip, ok := a.(*net.IPNet); ok && ip.IP.To4() != nil && ip.IP.IsGlobalUnicast() {
-			return ip.IP.String()
-		}
-	}
-	return ""
 }
 
 // servers are the CAs that Envoys trust: those that the manager publishes for its webhook.

@@ -88,7 +88,7 @@ var _ = Describe("kubectl autohealer freeze", Ordered, func() {
 	It("stops policies of all kinds in a storm, and thaw lets them go on within their limits", func(ctx SpecContext) {
 		stormy, err := h.AddNodes(ctx, 4, cluster.NodeOptions{Prefix: "stormy"})
 		Expect(err).NotTo(HaveOccurred())
-		underOracle(ctx)
+		h.UnderOracle(ctx)
 		repelled, evicted := h.Sick()
 		h.Report(ctx, corev1.ConditionTrue)
 		Eventually(h.Done).WithContext(ctx).Should(Equal([]string{
@@ -134,7 +134,7 @@ var _ = Describe("kubectl autohealer freeze", Ordered, func() {
 
 	// What the last spec left: the dependents are scaled down, and crash-looping pods wait for their minute.
 	It("keeps what was done though its reason ends, while nobody answers the webhook, and thaw takes it back", func(ctx SpecContext) {
-		underOracle(ctx)
+		h.UnderOracle(ctx)
 		repelled, falling := h.Nodes[2], h.Nodes[3]
 		report := func(node string, status corev1.ConditionStatus) {
 			GinkgoHelper()

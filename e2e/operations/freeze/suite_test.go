@@ -6,19 +6,15 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/envoy"
 	"github.com/resourcestack/autohealer/e2e/harness"
 	"github.com/resourcestack/autohealer/e2e/harness/suite"
 	"github.com/resourcestack/autohealer/e2e/operations/world"
-	"github.com/resourcestack/autohealer/e2e/oracle"
 )
 
 func TestFreeze(t *testing.T) {
@@ -49,22 +45,6 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}
 	Expect(h.StartManager(ctx)).To(Succeed())
 })
-
-// underOracle has everything judged that the manager writes, from now until the spec's end.
-func underOracle(ctx context.Context) {
-	GinkgoHelper()
-	watching, err := oracle.Attach(ctx, h.Cluster, oracle.Options{
-		Kinds: []oracle.Kind{oracle.ConditionSets{}, oracle.ProbeConfigs{}, oracle.WeederConfigs{}, oracle.HealthCheckRegistrations{
-			Targets: []oracle.Followed{{GroupVersionResource: schema.GroupVersionResource{Group: "example.org", Version: "v1", Resource: "gadgets"}, Kind: "Gadget"}},
-			Checked: []oracle.Followed{{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("configmaps"), Kind: "ConfigMap"}},
-		}}, Guardrails: true,
-	})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func(ctx SpecContext) {
-		defer watching.Stop()
-		Expect(watching.Check(ctx)).To(BeEmpty(), "what the oracle saw")
-	}, NodeTimeout(3*time.Minute))
-}
 
 // plugin runs the kubectl plugin as the admin.
 func plugin(ctx context.Context, args ...string) world.Said {

@@ -104,13 +104,19 @@ func (w *World) Report(ctx context.Context, status corev1.ConditionStatus) {
 	gomega.Expect(w.SetCondition(ctx, evicted, "Dead", status, cluster.ConditionOptions{})).To(gomega.Succeed())
 }
 
-// Break makes everything sick, and returns when all was done that is done then.
-func (w *World) Break(ctx context.Context) {
+// Sicken makes everything sick.
+func (w *World) Sicken(ctx context.Context) {
 	ginkgo.GinkgoHelper()
 	w.Report(ctx, corev1.ConditionTrue)
 	w.External.BreakNew(faultproxy.Reset)
 	w.External.BreakOpen(faultproxy.Reset)
 	w.Dial(ctx, "Down")
+}
+
+// Break makes everything sick, and returns when all was done that is done then.
+func (w *World) Break(ctx context.Context) {
+	ginkgo.GinkgoHelper()
+	w.Sicken(ctx)
 	gomega.Eventually(w.Done).WithContext(ctx).WithTimeout(2 * harness.Within).Should(gomega.Equal(w.Everything()))
 }
 

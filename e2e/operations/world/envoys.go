@@ -52,9 +52,9 @@ func (e *Envoys) ManagerArgs() []string {
 }
 
 // StartEnvoy starts a real one that may see all namespaces; it ends with the spec.
-func (w *World) StartEnvoy(ctx context.Context, e *Envoys) *envoy.Envoy {
+func (w *World) StartEnvoy(ctx context.Context, e *Envoys, listeners ...envoy.Listener) *envoy.Envoy {
 	ginkgo.GinkgoHelper()
-	return w.StartEnvoyAs(ctx, e, identity)
+	return w.StartEnvoyAs(ctx, e, identity, listeners...)
 }
 
 // PlayEnvoy connects what plays an Envoy; it ends with the spec.
@@ -89,7 +89,7 @@ func (w *World) certificates(ctx context.Context, e *Envoys, identity string) (d
 }
 
 // StartEnvoyAs starts one with another identity in its certificate.
-func (w *World) StartEnvoyAs(ctx context.Context, e *Envoys, name string) *envoy.Envoy {
+func (w *World) StartEnvoyAs(ctx context.Context, e *Envoys, name string, listeners ...envoy.Listener) *envoy.Envoy {
 	ginkgo.GinkgoHelper()
 	dir := w.certificates(ctx, e, name)
 	return envoy.Start(ginkgo.GinkgoTB(), envoy.Options{ //nolint:contextcheck // it ends with the spec
@@ -97,6 +97,7 @@ func (w *World) StartEnvoyAs(ctx context.Context, e *Envoys, name string) *envoy
 			"--server", e.address, "--server-name=" + serverName, "--resources-dir=" + dir,
 			"--cert=" + filepath.Join(dir, "tls.crt"), "--key=" + filepath.Join(dir, "tls.key"), "--ca=" + filepath.Join(dir, "ca.crt"),
 		},
-		Change: func(b *bootstrapv3.Bootstrap) { b.DynamicResources.CdsConfig.InitialFetchTimeout = durationpb.New(1e9) },
+		Listeners: listeners,
+		Change:    func(b *bootstrapv3.Bootstrap) { b.DynamicResources.CdsConfig.InitialFetchTimeout = durationpb.New(1e9) },
 	})
 }
