@@ -274,15 +274,17 @@ func encode(object *unstructured.Unstructured) []byte {
 
 func readReports(output []byte, want int) []answer {
 	GinkgoHelper()
-	var reports []struct {
-		Allowed    bool
-		Violations []struct{ Rule, Severity, Message string }
-		Skipped    []struct{ Rule, Severity, Reason, Missing string }
+	var reports struct {
+		Objects []struct {
+			Allowed    bool
+			Violations []struct{ Rule, Severity, Message string }
+			Skipped    []struct{ Rule, Severity, Reason, Missing string }
+		}
 	}
 	Expect(json.Unmarshal(output, &reports)).To(Succeed())
-	Expect(reports).To(HaveLen(want))
+	Expect(reports.Objects).To(HaveLen(want))
 	answers := make([]answer, want)
-	for i, r := range reports {
+	for i, r := range reports.Objects {
 		a := &answers[i]
 		a.missing = map[string]string{}
 		for _, v := range r.Violations {

@@ -25,10 +25,15 @@ import (
 	"github.com/resourcestack/autohealer/internal/cli/trail"
 )
 
+// history is what acts tells.
+type history struct {
+	Acts []trail.Act `json:"acts"`
+}
+
 type actsOptions struct {
 	filename string
 	since    time.Duration
-	output   *choice
+	output   *output[history]
 }
 
 func (a *App) acts() *cobra.Command {
@@ -53,7 +58,7 @@ Exit code: 0 it is told; 2 the command line is wrong or the command failed.`,
 	cmd.Flags().DurationVar(&o.since, "since", 0, "only acts that are younger, such as 1h")
 	// It fails for a flag that isn't there, and this one is.
 	_ = cmd.MarkFlagFilename("filename", "log", "json", "txt")
-	o.output = choiceFlag(cmd, "output", "o", "output format: a table, or the lines as they were logged", "text", "json")
+	o.output = outputFlag(cmd, "History", map[string]printer[history]{"": a.historyTable})
 	a.addCluster(cmd, "since")
 	return cmd
 }
@@ -63,6 +68,10 @@ func (a *App) runActs(ctx context.Context, o *actsOptions, args []string) error 
 		if kind, name, slashed := strings.Cut(arg, "/"); !slashed || kind == "" || name == "" {
 			return fmt.Errorf("%q: write a kind and a name, such as node/worker-7", arg)
 		}
+	}
+	show, err := o.output.printer()
+	if err != nil {
+		return err
 	}
 	acts, err := a.readActs(ctx, o)
 	if err != nil {
@@ -79,14 +88,15 @@ func (a *App) runActs(ctx context.Context, o *actsOptions, args []string) error 
 		})
 		return o.since > 0 && now.Sub(act.Time) > o.since || len(args) > 0 && !asked
 	})
-	switch {
-	case o.output.value == "json":
-		return trail.Lines(a.Out, acts)
-	case len(acts) == 0:
+	return show.write(history{append([]trail.Act{}, acts...)}, a.Out)
+}
+
+func (a *App) historyTable(w io.Writer, h history) error {
+	if len(h.Acts) == 0 {
 		_, err := fmt.Fprintln(a.ErrOut, "Nothing was done, as far as these logs tell.")
 		return err
 	}
-	return trail.Table(a.Out, acts)
+	return trail.Table(w, h.Acts)
 }
 
 func (a *App) readActs(ctx context.Context, o *actsOptions) ([]trail.Act, error) {

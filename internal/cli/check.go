@@ -1,10 +1,10 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -14,7 +14,7 @@ import (
 )
 
 type checkOptions struct {
-	output *outputFlags
+	output *output[*soundness.Report]
 	wait   time.Duration
 }
 
@@ -43,7 +43,10 @@ cluster can't be asked.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return a.runCheck(cmd.Context(), o) },
 	}
-	o.output = newOutputFlags(cmd)
+	o.output = outputFlag(cmd, "Check", map[string]printer[*soundness.Report]{"": func(w io.Writer, r *soundness.Report) error {
+		r.Write(w)
+		return nil
+	}})
 	cmd.Flags().DurationVar(&o.wait, "wait", 0, "look again until all is sound, for so long at most, such as 2m")
 	a.addCluster(cmd, "wait")
 	return cmd
@@ -53,10 +56,7 @@ func (a *App) runCheck(ctx context.Context, o *checkOptions) error {
 	if o.wait < 0 {
 		return fmt.Errorf("--wait=%s: must not be negative", o.wait)
 	}
-	show, err := printerOf(o.output, map[string]printer[*soundness.Report]{"": func(r *soundness.Report, w *bytes.Buffer) error {
-		r.Write(w)
-		return nil
-	}})
+	show, err := o.output.printer()
 	if err != nil {
 		return err
 	}

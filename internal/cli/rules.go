@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -11,7 +12,6 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 
-	"github.com/resourcestack/autohealer/internal/cli/report"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
@@ -29,9 +29,14 @@ func (a *App) rulesList() *cobra.Command {
 	_ = cmd.RegisterFlagCompletionFunc("kind", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return a.complete((*guard.Guard).Kinds)
 	})
-	output := choiceFlag(cmd, "output", "o", "output format", "text", "json")
-	cmd.RunE = func(*cobra.Command, []string) error { return a.runRulesList(kind, output.value) }
+	output := outputFlag(cmd, "RuleList", map[string]printer[ruleList]{"": rulesTable})
+	cmd.RunE = func(*cobra.Command, []string) error { return a.runRulesList(kind, output) }
 	return cmd
+}
+
+// ruleList is what rules list tells.
+type ruleList struct {
+	Items []listed `json:"items"`
 }
 
 // listed is a rule as rules list tells it.
@@ -48,7 +53,11 @@ type listed struct {
 	Docs       string         `json:"docs"`
 }
 
-func (a *App) runRulesList(kind, output string) error {
+func (a *App) runRulesList(kind string, output *output[ruleList]) error {
+	show, err := output.printer()
+	if err != nil {
+		return err
+	}
 	checker, err := a.newChecker()
 	if err != nil {
 		return err
@@ -61,19 +70,21 @@ func (a *App) runRulesList(kind, output string) error {
 		}
 		kinds = kinds[i : i+1]
 	}
-	rules := []listed{}
+	rules := ruleList{}
 	for _, k := range kinds {
 		for _, r := range checker.Guard().Rules(k) {
-			rules = append(rules, listed{ID: r.ID, Kinds: r.Kinds, Severity: r.Severity, Reads: r.Reads, Portable: r.Portable, NeedsFacts: r.NeedsFacts,
+			rules.Items = append(rules.Items, listed{ID: r.ID, Kinds: r.Kinds, Severity: r.Severity, Reads: r.Reads, Portable: r.Portable, NeedsFacts: r.NeedsFacts,
 				AtRunTime: r.AtRunTime, Exceptable: r.Exceptable, Rationale: r.Rationale, Docs: guard.Docs(r.ID)})
 		}
 	}
-	if output == "json" {
-		return report.WriteJSON(a.Out, rules)
-	}
-	table := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
+	return show.write(rules, a.Out)
+}
+
+// rulesTable writes rules for people.
+func rulesTable(w io.Writer, rules ruleList) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "RULE\tVERDICT\tNEEDS\tEXCEPTABLE")
-	for _, r := range rules {
+	for _, r := range rules.Items {
 		exceptable := "no"
 		if r.Exceptable {
 			exceptable = "yes"
