@@ -211,6 +211,8 @@ func TestExitCodes(t *testing.T) {
 		"convert -f legacy/seed.yaml":          {code: 0},
 		"convert -f legacy/seed.yaml --to Pod": {code: 2, stderr: `"--to" flag: must be one of ConditionSet`},
 		"convert -f legacy/duplicates.yaml":    {code: 1, stderr: "nothing was written"},
+		"check --wait=2m":                      {code: 2, stderr: `invalid argument "2m" for "--wait" flag`},
+		"thaw --timeout=-1s":                   {code: 2, stderr: `invalid argument "-1s" for "--timeout" flag: must not be negative`},
 		"completion bash":                      {code: 0},
 		"frobnicate":                           {code: 2, stderr: `unknown command "frobnicate"`},
 	} {

@@ -3,12 +3,14 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -44,6 +46,29 @@ func choiceFlag(cmd *cobra.Command, name, shorthand, usage string, allowed ...st
 	// It fails for a flag that isn't there, and this one is.
 	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(allowed, cobra.ShellCompDirectiveNoFileComp))
 	return c
+}
+
+// timeout is a flag's duration that isn't negative.
+type timeout time.Duration
+
+func (t *timeout) String() string { return time.Duration(*t).String() }
+func (t *timeout) Type() string   { return "duration" }
+
+// Set takes a duration such as 2m.
+func (t *timeout) Set(value string) error {
+	d, err := time.ParseDuration(value)
+	if err == nil && d < 0 {
+		err = errors.New("must not be negative")
+	}
+	*t = timeout(d)
+	return err
+}
+
+// timeoutFlag adds --timeout to a verb that waits.
+func timeoutFlag(cmd *cobra.Command, byDefault time.Duration, usage string) *time.Duration {
+	cmd.Flags().Var((*timeout)(&byDefault), "timeout", usage)
+	_ = cmd.RegisterFlagCompletionFunc("timeout", cobra.NoFileCompletions) // it fails for a flag that isn't there
+	return &byDefault
 }
 
 // inputs are the flags that say which manifests to read.

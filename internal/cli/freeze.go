@@ -30,7 +30,7 @@ func (a *App) stopManager(ctx context.Context, c client.Client) string {
 
 type freezeOptions struct {
 	reason  string
-	timeout time.Duration
+	timeout *time.Duration
 }
 
 func (a *App) freeze() *cobra.Command {
@@ -50,9 +50,9 @@ Exit code: 0 the manager confirmed, or none runs; 1 it did not confirm in time; 
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.runFreeze(cmd.Context(), o) },
 	}
 	cmd.Flags().StringVar(&o.reason, "reason", "", "why, for those who find everything frozen")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 10*time.Second, "how long to wait for the manager")
+	o.timeout = timeoutFlag(cmd, 10*time.Second, "how long to wait for the manager")
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
-	a.addCluster(cmd, "reason", "timeout")
+	a.addCluster(cmd, "reason")
 	return cmd
 }
 
@@ -71,7 +71,7 @@ func (a *App) runFreeze(ctx context.Context, o *freezeOptions) error {
 	} else {
 		fmt.Fprintf(a.Out, "It was frozen already, %s.\n", frozenSince(rail, a.cluster.Now()))
 	}
-	confirmed, err := freeze.Confirmed(ctx, c, rail, o.timeout)
+	confirmed, err := freeze.Confirmed(ctx, c, rail, *o.timeout)
 	if err != nil {
 		return fmt.Errorf("see whether the manager confirms: %w", err)
 	}
@@ -93,7 +93,7 @@ func (a *App) runFreeze(ctx context.Context, o *freezeOptions) error {
 	fmt.Fprintf(a.ErrOut, `The Guardrail is stored, and no manager confirmed it within %s. One that hears of it stops; if none may go on, stop them:
   %s
 See what they say: kubectl -n %s logs deployment/%s --all-pods --tail=20
-`, o.timeout, a.stopManager(ctx, c), own, managerName)
+`, *o.timeout, a.stopManager(ctx, c), own, managerName)
 	return exitStatus(exitFound)
 }
 
@@ -114,6 +114,7 @@ func (a *App) managerLeads(ctx context.Context, c client.Client, own string) (le
 }
 
 func (a *App) thaw() *cobra.Command {
+	var timeout *time.Duration
 	cmd := &cobra.Command{
 		Use:   "thaw",
 		Short: "Let Autohealer go on after freeze",
@@ -124,18 +125,19 @@ Exit code: 0 nothing is frozen any more; 1 another Guardrail freezes, too; 2 it 
 		Example:           "  kubectl autohealer thaw",
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return a.runThaw(cmd.Context()) },
+		RunE:              func(cmd *cobra.Command, _ []string) error { return a.runThaw(cmd.Context(), *timeout) },
 	}
+	timeout = timeoutFlag(cmd, 10*time.Second, "how long to wait until it is gone")
 	a.Config.AddFlags(cmd.Flags())
 	return cmd
 }
 
-func (a *App) runThaw(ctx context.Context) error {
+func (a *App) runThaw(ctx context.Context, timeout time.Duration) error {
 	c, err := a.client()
 	if err != nil {
 		return err
 	}
-	was, others, err := freeze.Thaw(ctx, c)
+	was, others, err := freeze.Thaw(ctx, c, timeout)
 	if err != nil {
 		if apierrors.IsForbidden(err) {
 			return fmt.Errorf("thaw: %w%s", err, neededRole)

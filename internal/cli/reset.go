@@ -19,7 +19,7 @@ import (
 )
 
 func (a *App) reset() *cobra.Command {
-	var timeout time.Duration
+	var timeout *time.Duration
 	cmd := &cobra.Command{
 		Use:   "reset [conditionset/]NAME | healthcheckregistration/NAME | probeconfig/NAME",
 		Short: "Close a policy's open breaker, after a look at why it opened",
@@ -36,10 +36,10 @@ Exit code: 0 no breaker is open any more; 1 the manager did not follow in time; 
   kubectl autohealer reset -n autohealer-system probeconfig/shoots`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeBreakers,
-		RunE:              func(cmd *cobra.Command, args []string) error { return a.runReset(cmd.Context(), args[0], timeout) },
+		RunE:              func(cmd *cobra.Command, args []string) error { return a.runReset(cmd.Context(), args[0], *timeout) },
 	}
-	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "how long to wait for the manager")
-	a.addCluster(cmd, "timeout")
+	timeout = timeoutFlag(cmd, 10*time.Second, "how long to wait for the manager")
+	a.addCluster(cmd)
 	return cmd
 }
 

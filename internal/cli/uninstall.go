@@ -18,7 +18,7 @@ import (
 type uninstallOptions struct {
 	yes     bool
 	dryRun  *choice
-	timeout time.Duration
+	timeout *time.Duration
 }
 
 func (a *App) uninstall() *cobra.Command {
@@ -48,8 +48,8 @@ declined; 2 it did not begin: the command line is wrong, rights are missing, or 
 	o.dryRun = choiceFlag(cmd, "dry-run", "", "client only says what would be done; server has the API server judge each step, too", "none", "client", "server")
 	cmd.Flags().Lookup("dry-run").NoOptDefVal = "client"
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "don't ask")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long to wait, in each step, for what was deleted to be gone")
-	a.addCluster(cmd, "timeout")
+	o.timeout = timeoutFlag(cmd, 2*time.Minute, "how long to wait, in each step, for what was deleted to be gone")
+	a.addCluster(cmd)
 	return cmd
 }
 
@@ -108,7 +108,7 @@ func (a *App) uninstaller(ctx context.Context, o *uninstallOptions) (*uninstall.
 		return nil, err
 	}
 	u := &uninstall.Uninstaller{
-		Client: c, Kinds: kinds, Clock: a.cluster, Namespace: own, Manager: managerName, Timeout: o.timeout,
+		Client: c, Kinds: kinds, Clock: a.cluster, Namespace: own, Manager: managerName, Timeout: *o.timeout,
 		Leads:    func(ctx context.Context) (leads, told bool, doubt string) { return a.managerLeads(ctx, c, own) },
 		Progress: a.progress(),
 	}
