@@ -77,8 +77,8 @@ func Confirmed(ctx context.Context, c client.Client, rail *v1alpha1.Guardrail, w
 	return confirmed, err
 }
 
-// Thaw deletes the Guardrail, and waits so long at most until it is gone; was is nil when there was none. Others are further Guardrails that freeze all the same, by name.
-func Thaw(ctx context.Context, c client.Client, within time.Duration) (was *v1alpha1.Guardrail, others []string, err error) {
+// Thaw deletes the Guardrail; was is nil when there was none. Others are further Guardrails that freeze all the same, by name.
+func Thaw(ctx context.Context, c client.Client) (was *v1alpha1.Guardrail, others []string, err error) {
 	var all v1alpha1.GuardrailList
 	if err := c.List(ctx, &all); err != nil {
 		return nil, nil, fmt.Errorf("list Guardrails: %w", err)
@@ -98,11 +98,11 @@ func Thaw(ctx context.Context, c client.Client, within time.Duration) (was *v1al
 	if err := c.Delete(ctx, was, client.Preconditions{UID: &was.UID}); err != nil && !apierrors.IsNotFound(err) {
 		return nil, others, fmt.Errorf("delete Guardrail %s: %w", was.Name, err)
 	}
-	return was, others, gone(ctx, c, was, within)
+	return was, others, nil
 }
 
-// gone waits for a deletion. If it takes long, somebody's finalizer is the reason.
-func gone(ctx context.Context, c client.Client, was *v1alpha1.Guardrail, within time.Duration) error {
+// Gone waits for a deletion, at most for so long. If it takes longer, somebody's finalizer is the reason.
+func Gone(ctx context.Context, c client.Client, was *v1alpha1.Guardrail, within time.Duration) error {
 	now := &v1alpha1.Guardrail{}
 	err := wait.PollUntilContextTimeout(ctx, lookAgain, within, true, func(ctx context.Context) (bool, error) {
 		err := c.Get(ctx, client.ObjectKeyFromObject(was), now)
