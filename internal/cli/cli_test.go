@@ -130,6 +130,9 @@ func TestGolden(t *testing.T) {
 		"convert-nothing":           {args: "convert -f manifests/good.yaml"},
 		"convert-prober":            {args: "convert --to ProbeConfig -f legacy/prober.yaml"},
 		"version":                   {args: "version"},
+		"version-client":            {args: "version --client"},
+		"version-client-yaml":       {args: "version --client -o yaml"},
+		"version-flag":              {args: "--version"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, stdout, stderr := run(t, c.stdin, strings.Fields(c.args)...)
@@ -302,7 +305,7 @@ func TestTheProgram(t *testing.T) {
 	program := built(t)
 	t.Chdir("testdata")
 	for args, want := range map[string]int{
-		"version": 0, "validate -f manifests/good.yaml": 0, "validate -f manifests/bad.yaml": 1, "validate -f manifests/bad.yaml -o nothing": 2,
+		"version --client": 0, "validate -f manifests/good.yaml": 0, "validate -f manifests/bad.yaml": 1, "validate -f manifests/bad.yaml -o nothing": 2,
 	} {
 		var stdout, stderr bytes.Buffer
 		cmd := exec.CommandContext(t.Context(), program, strings.Fields(args)...)
@@ -317,7 +320,7 @@ func TestTheProgram(t *testing.T) {
 		if strings.Contains(stdout.String()+stderr.String(), "\x1b") {
 			t.Errorf("%s: there are colors in a pipe", args)
 		}
-		if args == "version" && stdout.String() != "v9.9.9\n" {
+		if args == "version --client" && stdout.String() != "Client Version: v9.9.9\n" {
 			t.Errorf("version says %q", &stdout)
 		}
 	}

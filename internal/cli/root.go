@@ -113,6 +113,7 @@ func New(app *App) *cobra.Command {
 It judges with the same rules, by the same code, as the webhook in a cluster.`
 	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl autohealer"}
 	root.SilenceErrors, root.SilenceUsage = true, true
+	root.Version = version.Of(app.Version)
 	root.PersistentPreRun = func(*cobra.Command, []string) { app.began = true }
 	root.SetIn(app.In)
 	root.SetOut(app.Out)
@@ -199,17 +200,4 @@ func group(use, short string, verbs ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	cmd.AddCommand(verbs...)
 	return cmd
-}
-
-func (a *App) version() *cobra.Command {
-	return &cobra.Command{
-		Use:     "version",
-		Short:   "Print the version of this program",
-		Example: "  kubectl autohealer version",
-		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(a.Out, version.Of(a.Version))
-			return err
-		},
-	}
 }

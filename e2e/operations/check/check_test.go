@@ -82,6 +82,10 @@ var _ = Describe("kubectl autohealer check", func() {
 		Expect(plugin(ctx, h.Kubeconfig, "check")).To(SatisfyAll(HaveField("Code", 0), HaveField("Err", BeEmpty()), HaveField("Out", And(
 			HavePrefix("kubernetes     ok: the API server is of 1.33 or later\ninstallations  ok: there is no second one\nkinds          ok: the CRDs are those of this version\n"), HaveSuffix("\nThe installation is sound.\n")))))
 		Expect(plugin(ctx, h.Kubeconfig, "check", "-o", "yaml").Out).To(And(ContainSubstring("apiVersion: cli.autohealer.resourcestack.com/v1alpha1\nkind: Check\n"), ContainSubstring("\nsound: true\n")))
+		Expect(plugin(ctx, h.Kubeconfig, "version")).To(SatisfyAll(HaveField("Code", 0), HaveField("Err", BeEmpty()),
+			HaveField("Out", MatchRegexp(`^Client Version: \S+\nManager Version: \S+\nKubernetes Version: v1\.\d+\.\d+\S*\n$`))))
+		Expect(plugin(ctx, h.Kubeconfig, "version", "--autohealer-namespace=nowhere", "-o", "yaml").Out).To(MatchRegexp(
+			`(?s)^apiVersion: cli.autohealer.resourcestack.com/v1alpha1\n.*kind: Version\n.*managerVersionUnknown: leases.coordination.k8s.io "autohealer-manager" not found\n`))
 		Expect(plugin(ctx, h.Kubeconfig, "check", "-o", "jsonpath={.sound}", "--wait", "--timeout=1m").Out).To(Equal("true"))
 		Expect(kubectl(ctx, "get", "conditionsets,guardrailexceptions,guardrails,probeconfigs,weederconfigs", "-A", "-o", "name")).To(BeEmpty(), "nothing is stored")
 		for _, args := range [][]string{{"check", "more"}, {"check", "--wait", "--timeout=-1s"}, {"check", "--wait=2m"}, {"check", "-o", "xml"}, {"check", "--server=https://" + cluster.Unserved()}} {
