@@ -70,7 +70,7 @@ var _ = Describe("kubectl autohealer explain", func() {
 
 		By("the same from the audit trail, by the manager's own log")
 		acts := func() (string, error) {
-			out, err := exec.CommandContext(ctx, filepath.Join(w.BinDir, "kubectl-autohealer"), "acts", "--since=1h", "-f", w.Log(harness.Manager), "node/"+sick).CombinedOutput()
+			out, err := exec.CommandContext(ctx, filepath.Join(w.BinDir, "kubectl-autohealer"), "history", "--since=1h", "-f", w.Log(harness.Manager), "node/"+sick).CombinedOutput()
 			return string(out), err
 		}
 		Eventually(acts).Should(MatchRegexp(`(?s) Taint +node/%s +conditionset/explained +ConditionsMatched +%s:NoSchedule\n.* Untaint +node/%[1]s +conditionset/explained +ConditionsRecovered +%[2]s:NoSchedule removed\n`, sick, key))

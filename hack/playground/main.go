@@ -60,7 +60,7 @@ func run(ctx context.Context) (err error) {
 
 func printReady(h *harness.Harness) {
 	fmt.Printf("\nready: %d nodes. In another terminal:\n\n  export KUBECONFIG=%s PATH=%s:$PATH\n", playground.Workers, h.Kubeconfig, h.BinDir)
-	fmt.Printf("\n  the manager's log: %s\n", h.Log(harness.Manager))
+	fmt.Printf("\nThe manager runs outside of pods. What it did: kubectl autohealer history -f %s\n", h.Log(harness.Manager))
 }
 
 func printTry(h *harness.Harness) {

@@ -12,12 +12,12 @@ import (
 func TestDocumentsSayWhatTheyAre(t *testing.T) {
 	t.Chdir("testdata")
 	for args, kind := range map[string]string{
-		"validate -f manifests/bad.yaml":                      "Validation",
-		"plan -f manifests/plan.yaml --facts facts.yaml":      "Plan",
-		"hash -f manifests/good.yaml":                         "HashList",
-		"rules list":                                          "RuleList",
-		"acts -f acts/manager.log":                            "History",
-		"acts -f acts/manager.log node/nothing-was-done-here": "History",
+		"validate -f manifests/bad.yaml":                            "Validation",
+		"plan -f manifests/plan.yaml --facts facts.yaml":            "Plan",
+		"hash -f manifests/good.yaml":                               "HashList",
+		"rules list":                                                "RuleList",
+		"history -f history/manager.log":                            "History",
+		"history -f history/manager.log node/nothing-was-done-here": "History",
 	} {
 		t.Run(args, func(t *testing.T) {
 			var documents [2]map[string]any

@@ -103,7 +103,7 @@ func New(app *App) *cobra.Command {
 		app.why(),
 		app.undo(),
 		app.reset(),
-		app.acts(),
+		app.history(),
 		app.check(),
 		app.uninstall(),
 		app.version(),

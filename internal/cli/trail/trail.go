@@ -58,7 +58,7 @@ func Read(logs io.Reader) ([]Act, error) {
 			continue
 		}
 		act := Act{line: slices.Clone(lines.Bytes()[at:])}
-		if json.Unmarshal(act.line, &act) == nil && act.Logger == "acts" && act.Target != "" {
+		if json.Unmarshal(act.line, &act) == nil && act.Logger == "history" && act.Target != "" {
 			acts = append(acts, act)
 		}
 	}

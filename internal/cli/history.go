@@ -25,21 +25,21 @@ import (
 	"github.com/resourcestack/autohealer/internal/cli/trail"
 )
 
-// history is what acts tells.
-type history struct {
+// pastActs is what history tells.
+type pastActs struct {
 	Acts []trail.Act `json:"acts"`
 }
 
-type actsOptions struct {
+type historyOptions struct {
 	filename string
 	since    time.Duration
-	output   *output[history]
+	output   *output[pastActs]
 }
 
-func (a *App) acts() *cobra.Command {
-	o := &actsOptions{}
+func (a *App) history() *cobra.Command {
+	o := &historyOptions{}
 	cmd := &cobra.Command{
-		Use:   "acts [KIND/NAME ...]",
+		Use:   "history [KIND/NAME ...]",
 		Short: "Tell what was done, from the audit trail in the managers' logs",
 		Long: `Tell what was done, from the audit trail in the managers' logs: each act with its time, its target, its policy and its
 reason. It reads the logs of the manager's pods, of all replicas, and what their containers logged before their last restart; or
@@ -48,22 +48,22 @@ these policies or Services, in whatever namespace. To read the pods' logs takes 
 Autohealer's namespace.
 
 Exit code: 0 it is told; 2 the command line is wrong or the command failed.`,
-		Example: `  kubectl autohealer acts --since=1h
-  kubectl autohealer acts node/worker-7
-  kubectl autohealer acts -f manager.log conditionset/kernel-deadlock -o json`,
+		Example: `  kubectl autohealer history --since=1h
+  kubectl autohealer history node/worker-7
+  kubectl autohealer history -f manager.log conditionset/kernel-deadlock -o json`,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(cmd *cobra.Command, args []string) error { return a.runActs(cmd.Context(), o, args) },
+		RunE:              func(cmd *cobra.Command, args []string) error { return a.runHistory(cmd.Context(), o, args) },
 	}
 	cmd.Flags().StringVarP(&o.filename, "filename", "f", "", "file with logs, or - for standard input, in place of the pods' logs")
 	cmd.Flags().DurationVar(&o.since, "since", 0, "only acts that are younger, such as 1h")
 	// It fails for a flag that isn't there, and this one is.
 	_ = cmd.MarkFlagFilename("filename", "log", "json", "txt")
-	o.output = outputFlag(cmd, "History", map[string]printer[history]{"": a.historyTable})
+	o.output = outputFlag(cmd, "History", map[string]printer[pastActs]{"": a.historyTable})
 	a.addCluster(cmd, "since")
 	return cmd
 }
 
-func (a *App) runActs(ctx context.Context, o *actsOptions, args []string) error {
+func (a *App) runHistory(ctx context.Context, o *historyOptions, args []string) error {
 	for _, arg := range args {
 		if kind, name, slashed := strings.Cut(arg, "/"); !slashed || kind == "" || name == "" {
 			return fmt.Errorf("%q: write a kind and a name, such as node/worker-7", arg)
@@ -88,10 +88,10 @@ func (a *App) runActs(ctx context.Context, o *actsOptions, args []string) error 
 		})
 		return o.since > 0 && now.Sub(act.Time) > o.since || len(args) > 0 && !asked
 	})
-	return show.write(history{append([]trail.Act{}, acts...)}, a.Out)
+	return show.write(pastActs{append([]trail.Act{}, acts...)}, a.Out)
 }
 
-func (a *App) historyTable(w io.Writer, h history) error {
+func (a *App) historyTable(w io.Writer, h pastActs) error {
 	if len(h.Acts) == 0 {
 		_, err := fmt.Fprintln(a.ErrOut, "Nothing was done, as far as these logs tell.")
 		return err
@@ -99,7 +99,7 @@ func (a *App) historyTable(w io.Writer, h history) error {
 	return trail.Table(w, h.Acts)
 }
 
-func (a *App) readActs(ctx context.Context, o *actsOptions) ([]trail.Act, error) {
+func (a *App) readActs(ctx context.Context, o *historyOptions) ([]trail.Act, error) {
 	if o.filename == "" {
 		return a.actsInCluster(ctx, o.since)
 	}
@@ -133,7 +133,7 @@ func (a *App) actsInCluster(ctx context.Context, since time.Duration) ([]trail.A
 	}
 	pods, err := managerPods(ctx, c, own)
 	if err != nil {
-		return nil, fmt.Errorf("%w; logs that you kept are read with -f", err)
+		return nil, fmt.Errorf("%w; a log in a file, such as that of the manager of make run, is read with -f", err)
 	}
 	logs, err := a.podLogs()
 	if err != nil {
