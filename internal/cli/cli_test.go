@@ -217,7 +217,10 @@ func TestExitCodes(t *testing.T) {
 		"check --wait=2m":                      {code: 2, stderr: `invalid argument "2m" for "--wait" flag`},
 		"thaw --timeout=-1s":                   {code: 2, stderr: `invalid argument "-1s" for "--timeout" flag: must not be negative`},
 		"completion bash":                      {code: 0},
-		"frobnicate":                           {code: 2, stderr: `unknown command "frobnicate"`},
+		"frobnicate":                           {code: 2, stderr: `unknown command "frobnicate" for "kubectl autohealer"` + "\n"},
+		"valdate":                              {code: 2, stderr: `unknown command "valdate" for "kubectl autohealer"; did you mean validate?`},
+		"rules lst":                            {code: 2, stderr: `unknown command "lst" for "kubectl autohealer rules"; did you mean list?`},
+		"rules explain conditionset/reserved-tant-key": {code: 2, stderr: "did you mean conditionset/reserved-taint-key?"},
 	} {
 		t.Run(args, func(t *testing.T) {
 			code, _, stderr := run(t, "", strings.Fields(args)...)

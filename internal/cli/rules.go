@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"path"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -12,6 +14,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/resourcestack/autohealer/internal/domain/suggest"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
@@ -154,22 +157,8 @@ func (a *App) runRulesExplain(ctx context.Context, id string) error {
 			}
 		}
 	}
-	return fmt.Errorf("there is no rule %q%s", id, didYouMean(id, ruleIDs(g)))
-}
-
-// didYouMean names the rules that share a word with what was asked for.
-func didYouMean(id string, ids []string) string {
-	name := id[strings.LastIndex(id, "/")+1:]
-	var close []string
-	for _, known := range ids {
-		if name != "" && strings.Contains(known, name) {
-			close = append(close, known)
-		}
-	}
-	if len(close) == 0 {
-		return "; see rules list"
-	}
-	return "; did you mean " + strings.Join(close, ", ") + "?"
+	meant := cmp.Or(suggest.DidYouMean(id, ruleIDs(g)), suggest.DidYouMean(path.Base(id), ruleIDs(g)), "; see rules list")
+	return fmt.Errorf("there is no rule %q%s", id, meant)
 }
 
 // explain writes all that is known of a rule, with one example of each verdict.
