@@ -171,7 +171,7 @@ func ruleByRule(line string) (lines []string) {
 
 var (
 	ruleLine = regexp.MustCompile(`^([a-z0-9.-]+/[a-z0-9-]+|not checked): `)
-	link     = regexp.MustCompile(` \((docs/reference/[a-z.]+#[a-z0-9-]+|Guardrail [a-z0-9.-]+)\)`)
+	link     = regexp.MustCompile(` \((https://github.com/resourcestack/autohealer/blob/main/docs/reference/[a-z.]+#[a-z0-9-]+|Guardrail [a-z0-9.-]+)\)`)
 	// moment is a time in a message: the judges' clocks differ by the time of a request.
 	moment = regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{8,12}(Z|[+-][0-9:]{5})`)
 )

@@ -120,7 +120,7 @@ func TestAFailingMessageFallsBackToTheReason(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := "conditionset/x: must hold: object.spec.effect == 'x' (docs/reference/guardrails.md#conditionset-x)"
+			want := "conditionset/x: must hold: object.spec.effect == 'x' (https://github.com/resourcestack/autohealer/blob/main/docs/reference/guardrails.md#conditionset-x)"
 			if got := create(t, g, goodSpec).Message(); got != want {
 				t.Errorf("got %s, want %s", got, want)
 			}
