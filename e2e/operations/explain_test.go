@@ -116,6 +116,9 @@ var _ = Describe("kubectl autohealer explain", func() {
 			_, err = w.Kubectl(ctx, "-n", "default", "delete", "deployment", "completed-"+verb)
 			Expect(err).NotTo(HaveOccurred())
 		}
+		Expect(complete("status", "-n", "kube-")).To(ContainElements("kube-system", "kube-node-lease"))
+		Expect(complete("check", "--autohealer-namespace", "")).To(ContainElement("autohealer-system"))
+		Expect(complete("history", "no/compl")).To(ContainElement("no/" + node))
 		Expect(complete("status", "-o", "")).To(ContainElements("wide", "json", "yaml", "name"))
 	})
 })

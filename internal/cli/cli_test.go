@@ -367,6 +367,9 @@ func TestCompletion(t *testing.T) {
 		"rules list -o ":           "yaml\n",
 		"validate --fail-on ":      "warning\n",
 		"convert --to ":            "WeederConfig\n",
+		"status -n ":               ":4\n",
+		"check --timeout ":         ":4\n",
+		"history ":                 "conditionset/\n",
 		"rules list --kind ":       "GuardrailException\n",
 		"rules explain ":           "conditionset/reserved-taint-key\n",
 		"rules explain some/rule ": ":4\n", // nothing, and no files

@@ -139,7 +139,7 @@ Exit code: 0 nothing is frozen any more; 1 another Guardrail freezes, too; 2 it 
 	}
 	o.timeout = timeoutFlag(cmd, 10*time.Second, "how long to wait until it is gone")
 	o.dryRun = dryRunFlag(cmd)
-	a.Config.AddFlags(cmd.Flags())
+	a.addConfig(cmd)
 	return cmd
 }
 

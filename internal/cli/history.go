@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/resourcestack/autohealer/internal/cli/trail"
+	"github.com/resourcestack/autohealer/internal/kinds"
 )
 
 // pastActs is what history tells.
@@ -38,6 +39,10 @@ type historyOptions struct {
 
 func (a *App) history() *cobra.Command {
 	o := &historyOptions{}
+	offered := []string{"node", "pod", "deployment", "statefulset", "service"}
+	for _, policy := range kinds.Policies() {
+		offered = append(offered, strings.ToLower(policy.Name()))
+	}
 	cmd := &cobra.Command{
 		Use:   "history [KIND/NAME ...]",
 		Short: "Tell what was done, from the audit trail in the managers' logs",
@@ -51,7 +56,7 @@ Exit code: 0 it is told; 2 the command line is wrong or the command failed.`,
 		Example: `  kubectl autohealer history --since=1h
   kubectl autohealer history node/worker-7
   kubectl autohealer history -f manager.log conditionset/kernel-deadlock -o json`,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction: a.completeObjects(offered...),
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.runHistory(cmd.Context(), o, args) },
 	}
 	cmd.Flags().StringVarP(&o.filename, "filename", "f", "", "file with logs, or - for standard input, in place of the pods' logs")

@@ -67,6 +67,9 @@ type App struct {
 func Run(ctx context.Context, app *App, args []string) int {
 	root := New(app) //nolint:contextcheck // cobra gives each verb the context of ExecuteContextC
 	root.SetArgs(args)
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		*app.Config.Timeout = completeWithin
+	}
 	failed, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitOK

@@ -49,7 +49,7 @@ would be undone; 2 the command line is wrong or the command failed.`,
 		Example: `  kubectl autohealer undo node/worker-7 --hold=2h --reason="INC-4711: look at it by hand"
   kubectl autohealer undo -n shop deployment/cart statefulset/queue
   kubectl autohealer undo --all --dry-run`,
-		ValidArgsFunction: a.completeUndoable,
+		ValidArgsFunction: a.completeObjects("node", "deployment", "statefulset"), // which have records in most clusters
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.runUndo(cmd.Context(), o, args) },
 	}
 	cmd.Flags().BoolVar(&o.all, "all", false, "undo everything that has a record, in the cluster or in the namespace of -n")
@@ -59,7 +59,7 @@ would be undone; 2 the command line is wrong or the command failed.`,
 	for _, flag := range []string{"hold", "reason"} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions) // it fails for a flag that isn't there
 	}
-	a.Config.AddFlags(cmd.Flags())
+	a.addConfig(cmd)
 	return cmd
 }
 
@@ -232,18 +232,6 @@ func (a *App) heldText(h *hold.Hold) string {
 		text += ": " + fault
 	}
 	return text
-}
-
-// completeUndoable completes what has a record in most clusters, and names of any kind.
-func (a *App) completeUndoable(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-	return a.completeObjects(cmd.Context(), typed, []string{"node", "deployment", "statefulset"}, func(kind string) (of schema.GroupVersionKind) {
-		if mapper, err := a.Config.ToRESTMapper(); err == nil {
-			if mapping, err := mappingOf(mapper, kind); err == nil {
-				return mapping.GroupVersionKind
-			}
-		}
-		return of
-	})
 }
 
 // rightsFor says which role has the rights that an undo lacks, on a line of its own; "" where the error says enough.

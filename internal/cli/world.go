@@ -81,9 +81,10 @@ func (a *App) addCluster(cmd *cobra.Command, free ...string) {
 	for _, flag := range free {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions) // it fails for a flag that isn't there
 	}
-	a.Config.AddFlags(cmd.Flags())
+	a.addConfig(cmd)
 	cmd.Flags().StringVar(&a.ownNamespace, "autohealer-namespace", "",
 		"namespace that Autohealer runs in. Default: where the cluster or its facts have it, or else "+check.DefaultNamespace)
+	_ = cmd.RegisterFlagCompletionFunc("autohealer-namespace", a.completeNamespaces)
 }
 
 // own is Autohealer's namespace: as the flag says, as it was found, or where it is by default.
