@@ -81,7 +81,7 @@ var _ = Describe("kubectl autohealer status", Ordered, func() {
 		Expect(json.Unmarshal([]byte(plugin(ctx, "status", "-o", "json").Out), &object)).To(Succeed())
 		Expect(object.Manager.Leads).To(BeTrue())
 		Expect(object.Limits[0].Used).To(Equal(1))
-		Expect(plugin(ctx, "status", "-o", "xml")).To(SatisfyAll(HaveField("Code", 2), HaveField("Err", ContainSubstring("--output: "))))
+		Expect(plugin(ctx, "status", "-o", "xml")).To(SatisfyAll(HaveField("Code", 2), HaveField("Err", ContainSubstring("--output=xml: must be one of json, yaml, name, wide, "))))
 	})
 
 	It("says what needs somebody: a breaker, a freeze, a manager that is gone", func(ctx SpecContext) {
