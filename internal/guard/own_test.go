@@ -191,7 +191,7 @@ func TestWhoeverPausesIsNotStoppedByAnOldMistake(t *testing.T) {
 	}
 	v = update("{}", "{"+typo+"}")
 	const want = "guardrail/rules-compile: rule typo, expression for ConditionSet, 1:12: undefined field 'efect'\n | object.spec.efect != 'NoExecute'\n | ...........^\n" +
-		"Correct the expression; the variables and their fields are in https://github.com/resourcestack/autohealer/blob/main/docs/reference/guardrails.md (https://github.com/resourcestack/autohealer/blob/main/docs/reference/guardrails.md#guardrail-rules-compile)"
+		"Correct the expression; the page has the variables and their fields (https://github.com/resourcestack/autohealer/blob/main/docs/reference/guardrails.md#guardrail-rules-compile)"
 	if v.Allowed || v.Message() != want {
 		t.Errorf("allowed %v:\n%s\nwant\n%s", v.Allowed, v.Message(), want)
 	}
