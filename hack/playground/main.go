@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/harness"
 	"github.com/resourcestack/autohealer/e2e/playground"
 )
@@ -27,7 +28,9 @@ func main() {
 
 func run(ctx context.Context) (err error) {
 	say("Starting a control plane (etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok)")
-	h, err := harness.Start(ctx, harness.Options{Out: os.Stdout})
+	xds := cluster.FreeAddress()
+	// What is probed is on loopback here, which else no kubeconfig may lead to.
+	h, err := harness.Start(ctx, harness.Options{Out: os.Stdout, ManagerArgs: []string{"--probe-loopback", "--xds-bind-address=" + xds}})
 	if err != nil {
 		return err
 	}
@@ -47,7 +50,7 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	go playground.Report(ctx, h, nodes)
-	t := &tour{Harness: h, nodes: nodes}
+	t := &tour{Harness: h, nodes: nodes, xds: xds}
 	printReady(h)
 	if err := t.walk(ctx); err != nil {
 		return err
