@@ -24,7 +24,7 @@ func (t *tour) probe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer outside.Stop()
+	defer func() { _ = outside.Stop() }()
 	say("A ProbeConfig probes an API server from inside and the way that its nodes go (here: this one, by two addresses)")
 	for name, address := range map[string]string{"apiserver-internal": server.Host, "apiserver-external": outside.Addr()} {
 		if err := t.putKubeconfig(ctx, name, address); err != nil {
