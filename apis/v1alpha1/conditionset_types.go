@@ -210,6 +210,7 @@ type Breaker struct {
 // +kubebuilder:printcolumn:name="Matching",type=integer,JSONPath=`.status.nodes.matching`
 // +kubebuilder:printcolumn:name="Tainted",type=integer,JSONPath=`.status.nodes.tainted`
 // +kubebuilder:printcolumn:name="Held",type=integer,JSONPath=`.status.nodes.heldBack`
+// +kubebuilder:printcolumn:name="Breaker",type=string,JSONPath=`.status.conditions[?(@.type=="BreakerOpen")].reason`
 // +kubebuilder:printcolumn:name="Doubtful",type=integer,priority=1,JSONPath=`.status.nodes.doubtful`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ConditionSet struct {

@@ -201,6 +201,7 @@ type UnhealthyTarget struct {
 // +kubebuilder:printcolumn:name="Targets",type=integer,JSONPath=`.status.targets`
 // +kubebuilder:printcolumn:name="Unhealthy",type=integer,JSONPath=`.status.unhealthy`
 // +kubebuilder:printcolumn:name="Unknown",type=integer,JSONPath=`.status.unknown`
+// +kubebuilder:printcolumn:name="Breaker",type=string,JSONPath=`.status.conditions[?(@.type=="BreakerOpen")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type HealthCheckRegistration struct {
 	metav1.TypeMeta `json:",inline"`

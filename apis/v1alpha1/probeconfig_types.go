@@ -206,6 +206,7 @@ type NodeLeases struct {
 // +kubebuilder:printcolumn:name="External",type=string,JSONPath=`.status.conditions[?(@.type=="ExternalHealthy")].status`
 // +kubebuilder:printcolumn:name="Protection",type=string,JSONPath=`.status.conditions[?(@.type=="ProtectionActive")].status`
 // +kubebuilder:printcolumn:name="Since",type=date,JSONPath=`.status.conditions[?(@.type=="ProtectionActive")].lastTransitionTime`
+// +kubebuilder:printcolumn:name="Breaker",type=string,JSONPath=`.status.conditions[?(@.type=="BreakerOpen")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ProbeConfig struct {
 	metav1.TypeMeta `json:",inline"`

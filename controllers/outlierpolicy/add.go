@@ -38,7 +38,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	}
 	if c := opts.Clusters; c != nil {
 		c.Current = opts.Current(mgr)
-		c.Acts = mgr.GetLogger().WithName("acts")
+		c.Acts = mgr.GetLogger().WithName("history")
 		c.Server.Progressed, c.Server.Removed = p.progressed, p.removed
 		p.Record = &actuate.ToldClusters{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Namespace: opts.Routed.OwnNamespace}
 		if err := mgr.Add(c.Server); err != nil {

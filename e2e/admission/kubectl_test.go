@@ -19,11 +19,11 @@ var _ = Describe("kubectl", func() {
 		Eventually(ctx, conditionOf("columns", "Ready")).Should(HavePrefix("True"))
 		for _, resource := range []string{"conditionsets", "conditionset", "cset", "autohealer"} {
 			lines := strings.Split(accepted(ctx, "get", resource), "\n")
-			Expect(lines).To(ContainElement(MatchRegexp(`^NAME +EFFECT +KEY +ACCEPTED +READY +REASON +MATCHING +TAINTED +HELD +AGE *$`)), resource)
+			Expect(lines).To(ContainElement(MatchRegexp(`^NAME +EFFECT +KEY +ACCEPTED +READY +REASON +MATCHING +TAINTED +HELD +BREAKER +AGE *$`)), resource)
 			Expect(lines).To(ContainElement(MatchRegexp(`^(conditionset.autohealer.resourcestack.com/)?columns +NoSchedule +example.com/columns +True +True +Operative +0 +0 +0 +\S+$`)), resource)
 		}
 		lines := strings.Split(accepted(ctx, "get", "cset", "columns", "-o", "wide"), "\n")
-		Expect(strings.Fields(lines[0])).To(Equal([]string{"NAME", "EFFECT", "KEY", "ACCEPTED", "READY", "REASON", "MATCHING", "TAINTED", "HELD", "DOUBTFUL", "AGE"}))
+		Expect(strings.Fields(lines[0])).To(Equal([]string{"NAME", "EFFECT", "KEY", "ACCEPTED", "READY", "REASON", "MATCHING", "TAINTED", "HELD", "BREAKER", "DOUBTFUL", "AGE"}))
 		Expect(lines[1]).To(MatchRegexp(`^columns .* Operative +0 +0 +0 +0 +\S+$`))
 	}, NodeTimeout(specTime))
 

@@ -114,7 +114,7 @@ var _ = Describe("While no manager serves the webhook", func() {
 	}, NodeTimeout(specTime))
 })
 
-var ruleText = regexp.MustCompile(`conditionset/[a-z-]+: .*?\(docs/[^)]*\)`)
+var ruleText = regexp.MustCompile(`conditionset/[a-z-]+: .*?\(https://[^)]*\)`)
 
 // verdict gives what each rule says in a refusal, sorted. How they are strung together differs: policies can't break lines.
 func verdict(message string) []string {

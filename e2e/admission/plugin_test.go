@@ -64,7 +64,7 @@ var _ = Describe("kubectl autohealer validate --live", func() {
 			admitted := code == 0
 			Expect(admitted).To(Equal(err == nil), "%s: the API server says\n%s\nand validate\n%s", name, output, told)
 			for _, finding := range anyRule.FindAllString(output, -1) {
-				why, _, _ := strings.Cut(finding, " (docs/") // the page comes last in the one, and before the note that it was so before in the other
+				why, _, _ := strings.Cut(finding, " (https://") // the page comes last in the one, and before the note that it was so before in the other
 				Expect(told).To(ContainSubstring(why), name)
 			}
 			said[name] = code
@@ -74,4 +74,4 @@ var _ = Describe("kubectl autohealer validate --live", func() {
 })
 
 // anyRule is what one rule says in a refusal.
-var anyRule = regexp.MustCompile(`[a-z]+/[a-z-]+: [^\n]*?\(docs/[^)]*\)`)
+var anyRule = regexp.MustCompile(`[a-z]+/[a-z-]+: [^\n]*?\(https://[^)]*\)`)

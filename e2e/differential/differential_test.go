@@ -3,6 +3,7 @@ package differential
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -62,7 +63,7 @@ var _ = Describe("API server, webhook, engine and CLI", Ordered, ContinueOnFailu
 		for batch := range slices.Chunk(all, 500) { // facts grow old
 			heartbeats(ctx)
 			facts := filepath.Join(h.Dir, "facts.yaml")
-			plugin(ctx, "facts", "export", "-o", facts, "--kubeconfig", h.Kubeconfig)
+			Expect(os.WriteFile(facts, plugin(ctx, "facts", "export", "--kubeconfig", h.Kubeconfig), 0o600)).To(Succeed())
 			objects := make([]*one, len(batch))
 			for i, v := range batch {
 				objects[i] = v.one

@@ -171,7 +171,7 @@ func ruleByRule(line string) (lines []string) {
 
 var (
 	ruleLine = regexp.MustCompile(`^([a-z0-9.-]+/[a-z0-9-]+|not checked): `)
-	link     = regexp.MustCompile(` \((docs/reference/[a-z.]+#[a-z0-9-]+|Guardrail [a-z0-9.-]+)\)`)
+	link     = regexp.MustCompile(` \((https://github.com/resourcestack/autohealer/blob/main/docs/reference/[a-z.]+#[a-z0-9-]+|Guardrail [a-z0-9.-]+)\)`)
 	// moment is a time in a message: the judges' clocks differ by the time of a request.
 	moment = regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{8,12}(Z|[+-][0-9:]{5})`)
 )
@@ -274,15 +274,17 @@ func encode(object *unstructured.Unstructured) []byte {
 
 func readReports(output []byte, want int) []answer {
 	GinkgoHelper()
-	var reports []struct {
-		Allowed    bool
-		Violations []struct{ Rule, Severity, Message string }
-		Skipped    []struct{ Rule, Severity, Reason, Missing string }
+	var reports struct {
+		Objects []struct {
+			Allowed    bool
+			Violations []struct{ Rule, Severity, Message string }
+			Skipped    []struct{ Rule, Severity, Reason, Missing string }
+		}
 	}
 	Expect(json.Unmarshal(output, &reports)).To(Succeed())
-	Expect(reports).To(HaveLen(want))
+	Expect(reports.Objects).To(HaveLen(want))
 	answers := make([]answer, want)
-	for i, r := range reports {
+	for i, r := range reports.Objects {
 		a := &answers[i]
 		a.missing = map[string]string{}
 		for _, v := range r.Violations {

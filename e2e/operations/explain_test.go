@@ -70,7 +70,7 @@ var _ = Describe("kubectl autohealer explain", func() {
 
 		By("the same from the audit trail, by the manager's own log")
 		acts := func() (string, error) {
-			out, err := exec.CommandContext(ctx, filepath.Join(w.BinDir, "kubectl-autohealer"), "acts", "--since=1h", "-f", w.Log(harness.Manager), "node/"+sick).CombinedOutput()
+			out, err := exec.CommandContext(ctx, filepath.Join(w.BinDir, "kubectl-autohealer"), "history", "--since=1h", "-f", w.Log(harness.Manager), "node/"+sick).CombinedOutput()
 			return string(out), err
 		}
 		Eventually(acts).Should(MatchRegexp(`(?s) Taint +node/%s +conditionset/explained +ConditionsMatched +%s:NoSchedule\n.* Untaint +node/%[1]s +conditionset/explained +ConditionsRecovered +%[2]s:NoSchedule removed\n`, sick, key))
@@ -116,6 +116,9 @@ var _ = Describe("kubectl autohealer explain", func() {
 			_, err = w.Kubectl(ctx, "-n", "default", "delete", "deployment", "completed-"+verb)
 			Expect(err).NotTo(HaveOccurred())
 		}
+		Expect(complete("status", "-n", "kube-")).To(ContainElements("kube-system", "kube-node-lease"))
+		Expect(complete("check", "--autohealer-namespace", "")).To(ContainElement("autohealer-system"))
+		Expect(complete("history", "no/compl")).To(ContainElement("no/" + node))
 		Expect(complete("status", "-o", "")).To(ContainElements("wide", "json", "yaml", "name"))
 	})
 })

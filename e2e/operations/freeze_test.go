@@ -76,6 +76,18 @@ To go on: kubectl autohealer thaw`))))
 		Expect(plugin(ctx, "thaw")).To(Equal(said{0, "Nothing is frozen.\n", ""}))
 	})
 
+	It("changes nothing in a dry run", func(ctx SpecContext) {
+		for how, suffix := range map[string]string{"client": "(dry run)", "server": "(server dry run)"} {
+			Expect(plugin(ctx, "freeze", "--dry-run="+how)).To(Equal(said{0, "guardrail.autohealer.resourcestack.com/autohealer-freeze created " + suffix + "\n", ""}))
+		}
+		Expect(plugin(ctx, "thaw", "--dry-run")).To(Equal(said{0, "Nothing is frozen.\n", ""}))
+		Expect(frozen(ctx)).To(HaveField("Code", 0))
+		for how, suffix := range map[string]string{"client": `\(dry run\)`, "server": `\(server dry run\)`} {
+			Expect(plugin(ctx, "thaw", "--dry-run="+how)).To(HaveField("Out", MatchRegexp("^guardrail.autohealer.resourcestack.com/autohealer-freeze deleted "+suffix+"; it was frozen since ")))
+		}
+		Expect(plugin(ctx, "freeze", "--dry-run=server")).To(SatisfyAll(HaveField("Code", 0), HaveField("Out", HavePrefix("It was frozen already, since "))))
+	})
+
 	It("works while nobody answers the webhook, and lets nothing else in", func(ctx SpecContext) {
 		unreachable(ctx)
 		const blocked = "failed calling webhook"

@@ -99,20 +99,20 @@ func deployManager(ctx context.Context, node string) (pods []string) {
 
 // tainted is a line of the audit trail.
 func tainted(node, minute string) string {
-	return `{"time":"2026-11-21T03:` + minute + `:00Z","logger":"acts","verb":"Taint","reason":"ConditionsMatched","policyKind":"ConditionSet","policy":"kernel",` +
+	return `{"time":"2026-11-21T03:` + minute + `:00Z","logger":"history","verb":"Taint","reason":"ConditionsMatched","policyKind":"ConditionSet","policy":"kernel",` +
 		`"targetKind":"Node","target":"` + node + `","taintKey":"example.com/kernel","before":"","after":"NoSchedule"}` + "\n"
 }
 
-var _ = Describe("kubectl autohealer acts", func() {
+var _ = Describe("kubectl autohealer history", func() {
 	It("reads the logs of all of the manager's pods, also of before a restart, and says what it can't read", func(ctx SpecContext) {
-		Expect(plugin(ctx, "acts")).To(Equal(said{2, "", "error: find the manager: deployments.apps \"autohealer-manager\" not found; logs that you kept are read with -f\n"}))
+		Expect(plugin(ctx, "history")).To(Equal(said{2, "", "error: find the manager: deployments.apps \"autohealer-manager\" not found; a log in a file, such as that of the manager of make run, is read with -f\n"}))
 
 		k := &kubelet{logs: map[string]string{}}
 		pods := deployManager(ctx, k.node(ctx))
 		_, err := w.Kubectl(ctx, "patch", "pod", "-n", harness.Namespace, pods[0], "--subresource=status", "-p", `{"status":{"containerStatuses":[{"name":"manager","restartCount":1}]}}`)
 		Expect(err).NotTo(HaveOccurred())
 		const broken = `the log of pod [^ ]+( before its container's last restart)?: [^;\n]*the disk is broken[^;\n]*`
-		Expect(plugin(ctx, "acts")).To(SatisfyAll(HaveField("Code", 2), HaveField("Out", BeEmpty()), HaveField("Err",
+		Expect(plugin(ctx, "history")).To(SatisfyAll(HaveField("Code", 2), HaveField("Out", BeEmpty()), HaveField("Err",
 			MatchRegexp("^error: it can't be told what was done: "+broken+"; "+broken+"; "+broken+"\n$"))))
 
 		k.tell(pods[0], "it began\n"+tainted("worker-2", "20"))
@@ -120,12 +120,12 @@ var _ = Describe("kubectl autohealer acts", func() {
 		row := func(node, minute string) string {
 			return "2026-11-21T03:" + minute + ":00Z +Taint +node/" + node + " +conditionset/kernel +ConditionsMatched +example.com/kernel:NoSchedule\n"
 		}
-		Expect(plugin(ctx, "acts")).To(SatisfyAll(HaveField("Code", 0),
+		Expect(plugin(ctx, "history")).To(SatisfyAll(HaveField("Code", 0),
 			HaveField("Out", MatchRegexp("^TIME .*\n"+row("worker-1", "10")+row("worker-2", "20")+row("worker-3", "30")+"$")),
 			HaveField("Err", MatchRegexp("^warning: acts may be missing: "+broken+"\n$"))))
 
 		k.tell(pods[0]+"?", tainted("worker-0", "00"))
-		Expect(plugin(ctx, "acts", "node/worker-0")).To(SatisfyAll(HaveField("Code", 0), HaveField("Err", BeEmpty()), HaveField("Out", MatchRegexp("^TIME .*\n"+row("worker-0", "00")+"$"))))
-		Expect(plugin(ctx, "acts", "--since=1h")).To(Equal(said{0, "", "Nothing was done, as far as these logs tell.\n"}), "all of it was long ago")
+		Expect(plugin(ctx, "history", "node/worker-0")).To(SatisfyAll(HaveField("Code", 0), HaveField("Err", BeEmpty()), HaveField("Out", MatchRegexp("^TIME .*\n"+row("worker-0", "00")+"$"))))
+		Expect(plugin(ctx, "history", "--since=1h")).To(Equal(said{0, "", "Nothing was done, as far as these logs tell.\n"}), "all of it was long ago")
 	})
 })

@@ -81,7 +81,7 @@ var _ = Describe("kubectl autohealer status", Ordered, func() {
 		Expect(json.Unmarshal([]byte(plugin(ctx, "status", "-o", "json").Out), &object)).To(Succeed())
 		Expect(object.Manager.Leads).To(BeTrue())
 		Expect(object.Limits[0].Used).To(Equal(1))
-		Expect(plugin(ctx, "status", "-o", "xml")).To(SatisfyAll(HaveField("Code", 2), HaveField("Err", ContainSubstring("--output: "))))
+		Expect(plugin(ctx, "status", "-o", "xml")).To(SatisfyAll(HaveField("Code", 2), HaveField("Err", ContainSubstring("--output=xml: must be one of json, yaml, name, wide, "))))
 	})
 
 	It("says what needs somebody: a breaker, a freeze, a manager that is gone", func(ctx SpecContext) {
@@ -99,6 +99,10 @@ var _ = Describe("kubectl autohealer status", Ordered, func() {
 		Eventually(watched, "15s").Should(ContainSubstring("Open"), "-w shows it without being asked again")
 
 		By("a reset, after a look")
+		for how, suffix := range map[string]string{"client": " (dry run)", "server": " (server dry run)"} {
+			Expect(plugin(ctx, "reset", "conditionset/alarm", "--dry-run="+how)).To(SatisfyAll(HaveField("Code", 0), HaveField("Out", ContainSubstring("ago is reset"+suffix+". 3 of 3 nodes match: "))))
+		}
+		Expect(plugin(ctx, "reset", "conditionset/alarm", "--dry-run").Out).NotTo(ContainSubstring("is not open"))
 		Expect(plugin(ctx, "reset", "conditionset/alarm")).To(SatisfyAll(HaveField("Code", 0), HaveField("Out", And(
 			HavePrefix("conditionset.autohealer.resourcestack.com/alarm: the breaker that opened "), ContainSubstring("ago is reset. 3 of 3 nodes match: "+nodes[0]+", ")))))
 		Eventually(w.Effect(ctx, nodes[0], key)).Should(BeEquivalentTo(repel))

@@ -27,7 +27,7 @@ var _ = Describe("kubectl autohealer", func() {
 		stranger, err := w.ServiceAccountKubeconfig(ctx, "default", "stranger")
 		Expect(err).NotTo(HaveOccurred())
 		for _, verb := range []string{
-			"status", "status -w", "acts", "explain node/a", "explain deployment/a", "freeze", "thaw", "undo --all", "undo node/a", "reset conditionset/a", "check",
+			"status", "status -w", "history", "explain node/a", "explain deployment/a", "freeze", "thaw", "undo --all", "undo node/a", "reset conditionset/a", "check",
 			"uninstall --dry-run", "uninstall --yes", "facts export",
 		} {
 			args := strings.Fields(verb)

@@ -37,7 +37,7 @@ func kindsAndSecrets() {
 		Eventually(func(ctx context.Context) bool {
 			return apierrors.IsNotFound(h.Client.Get(ctx, client.ObjectKeyFromObject(pc), pc))
 		}).WithContext(ctx).Should(BeTrue(), "while it may still remove its record")
-		code, told := pluginAlone(ctx, "acts", "-f", h.Log(harness.Manager), "machinefleet/workers")
+		code, told := pluginAlone(ctx, "history", "-f", h.Log(harness.Manager), "machinefleet/workers")
 		Expect(code).To(BeZero(), told)
 		Expect(told).To(And(MatchRegexp(`ScaleDown .* 0 replicas, before 4\n`), MatchRegexp(`ScaleUp .* 4 replicas, before 0\n`)))
 	}, SpecTimeout(specTime))

@@ -60,8 +60,9 @@ var _ = Describe("kubectl autohealer", func() {
 		}
 
 		By("telling the same from a file")
-		code, output = plugin(ctx, "facts", "export", "-o", facts)
+		code, output = plugin(ctx, "facts", "export")
 		Expect(code).To(Equal(0), output)
+		Expect(os.WriteFile(facts, []byte(output), 0o600)).To(Succeed())
 		_, live := plugin(ctx, "plan", "-f", file, "-o", "json")
 		code, offline := plugin(ctx, "plan", "-f", file, "-o", "json", "--facts", facts)
 		Expect(code).To(Equal(0), offline)

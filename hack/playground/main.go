@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/harness"
 	"github.com/resourcestack/autohealer/e2e/playground"
 )
@@ -27,7 +28,9 @@ func main() {
 
 func run(ctx context.Context) (err error) {
 	say("Starting a control plane (etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok)")
-	h, err := harness.Start(ctx, harness.Options{Out: os.Stdout})
+	xds := cluster.FreeAddress()
+	// What is probed is on loopback here, which else no kubeconfig may lead to.
+	h, err := harness.Start(ctx, harness.Options{Out: os.Stdout, ManagerArgs: []string{"--probe-loopback", "--xds-bind-address=" + xds}})
 	if err != nil {
 		return err
 	}
@@ -47,7 +50,7 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	go playground.Report(ctx, h, nodes)
-	t := &tour{Harness: h, nodes: nodes}
+	t := &tour{Harness: h, nodes: nodes, xds: xds}
 	printReady(h)
 	if err := t.walk(ctx); err != nil {
 		return err
@@ -60,7 +63,7 @@ func run(ctx context.Context) (err error) {
 
 func printReady(h *harness.Harness) {
 	fmt.Printf("\nready: %d nodes. In another terminal:\n\n  export KUBECONFIG=%s PATH=%s:$PATH\n", playground.Workers, h.Kubeconfig, h.BinDir)
-	fmt.Printf("\n  the manager's log: %s\n", h.Log(harness.Manager))
+	fmt.Printf("\nThe manager runs outside of pods. What it did: kubectl autohealer history -f %s\n", h.Log(harness.Manager))
 }
 
 func printTry(h *harness.Harness) {

@@ -25,11 +25,12 @@ const (
 type tour struct {
 	*harness.Harness
 	nodes []string
+	xds   string // where the manager serves Envoys
 }
 
 // walk shows the story.
 func (t *tour) walk(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{t.refuse, t.accept, t.taint, t.recover, t.weed, t.leave} {
+	for _, step := range []func(context.Context) error{t.refuse, t.accept, t.taint, t.recover, t.weed, t.tell, t.probe, t.envoy, t.leave} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -159,6 +160,21 @@ func (t *tour) show(ctx context.Context, args ...string) error {
 	}
 	fmt.Printf("$ kubectl %s\n", strings.Join(typed, " "))
 	return t.KubectlTo(ctx, os.Stdout, args...)
+}
+
+// showAll shows one command after the other.
+func (t *tour) showAll(ctx context.Context, all ...[]string) error {
+	for _, args := range all {
+		if err := t.show(ctx, args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// here is a file of the tour's own.
+func (t *tour) here(name string) string {
+	return fromHere(filepath.Join(t.Root(), "hack", "playground", name))
 }
 
 func (t *tour) sample(path ...string) string {

@@ -25,31 +25,27 @@ func (t *tour) weed(ctx context.Context) error {
 	if err := t.show(ctx, "apply", "-f", t.sample("tenant", "account.yaml")); err != nil {
 		return err
 	}
-	if err := t.awaitRights(ctx); err != nil {
+	if err := t.awaitRights(ctx, "system:serviceaccount:default:weeder", authorizationv1.ResourceAttributes{Namespace: "default", Verb: "delete", Resource: "pods"}); err != nil {
 		return err
 	}
 	say("Service database goes down, and the shop's pods crash-loop for want of it (kwok obeys these labels)")
-	for _, args := range [][]string{
-		{"label", "pods", "-l", "app=database", unready + "=true"},
-		{"label", "pods", "-l", "app=shop", crash + "=true"},
-	} {
-		if err := t.show(ctx, args...); err != nil {
-			return err
-		}
+	if err := t.showAll(ctx,
+		[]string{"label", "pods", "-l", "app=database", unready + "=true"},
+		[]string{"label", "pods", "-l", "app=shop", crash + "=true"},
+	); err != nil {
+		return err
 	}
 	before, err := t.awaitCrashes(ctx)
 	if err != nil {
 		return err
 	}
-	for _, args := range [][]string{
-		{"get", "pods", "-l", "app=shop"},
-		{"apply", "-f", t.sample("tenant", "weederconfig.yaml")},
-		{"wait", "--for=condition=Ready", "--timeout=30s", "weederconfig/shop"},
-		{"autohealer", "plan", "-f", t.sample("tenant", "weederconfig.yaml")},
-	} {
-		if err := t.show(ctx, args...); err != nil {
-			return err
-		}
+	if err := t.showAll(ctx,
+		[]string{"get", "pods", "-l", "app=shop"},
+		[]string{"apply", "-f", t.sample("tenant", "weederconfig.yaml")},
+		[]string{"wait", "--for=condition=Ready", "--timeout=30s", "weederconfig/shop"},
+		[]string{"autohealer", "plan", "-f", t.sample("tenant", "weederconfig.yaml")},
+	); err != nil {
+		return err
 	}
 	say("The database recovers. The pods that crash-loop are deleted now, not when the kubelet's back-off ends")
 	if err := t.show(ctx, "label", "pods", "-l", "app=database", unready+"-"); err != nil {
@@ -58,25 +54,17 @@ func (t *tour) weed(ctx context.Context) error {
 	if err := t.awaitReplacements(ctx, before); err != nil {
 		return err
 	}
-	for _, args := range [][]string{
-		{"get", "pods", "-l", "app=shop"},
-		{"get", "weederconfigs"},
-		{"get", "events", "--field-selector=reason=PodDeleted,involvedObject.kind=ReplicaSet", "-o", "custom-columns=REASON:.reason,MESSAGE:.message"},
-	} {
-		if err := t.show(ctx, args...); err != nil {
-			return err
-		}
-	}
-	return nil
+	return t.showAll(ctx,
+		[]string{"get", "pods", "-l", "app=shop"},
+		[]string{"get", "weederconfigs"},
+		[]string{"get", "events", "--field-selector=reason=PodDeleted,involvedObject.kind=ReplicaSet", "-o", "custom-columns=REASON:.reason,MESSAGE:.message"},
+	)
 }
 
-// awaitRights waits until the API server has read the account's new binding: a config that comes before is refused.
-func (t *tour) awaitRights(ctx context.Context) error {
+// awaitRights waits until the API server has read the account's new role: a policy that comes before is refused.
+func (t *tour) awaitRights(ctx context.Context, user string, to authorizationv1.ResourceAttributes) error {
 	return t.until(ctx, "its rights", func() (bool, error) {
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User:               "system:serviceaccount:default:weeder",
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: "default", Verb: "delete", Resource: "pods"},
-		}}
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &to}}
 		err := t.Client.Create(ctx, review)
 		return review.Status.Allowed, err
 	})

@@ -1,10 +1,9 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -14,8 +13,10 @@ import (
 )
 
 type checkOptions struct {
-	output *outputFlags
-	wait   time.Duration
+	output *output[*soundness.Report]
+	wait   bool
+	// timeout of wait.
+	timeout *time.Duration
 }
 
 // checkEvery lies between two looks with --wait.
@@ -32,31 +33,29 @@ refused in the words of its rule, and one good one admitted; both are dry runs, 
 
 It has one line for each part, and says what to do about those that aren't sound, but for what may follow from another part: mend
 that first. -o yaml has all that was found. A part that is missing, or can't be looked at, isn't sound. Installed objects are compared
-with those of the plugin's own version. With --wait it looks again until all is sound or time is up, for CI after an installation.
+with those of the plugin's own version. With --wait it looks again until all is sound or --timeout is up, for CI after an installation.
 
 Exit code: 0 the installation is sound; 1 it isn't, or something could not be looked at; 2 the command line is wrong, or the
 cluster can't be asked.`,
 		Example: `  kubectl autohealer check
-  kubectl autohealer check --wait=2m
+  kubectl autohealer check --wait --timeout=5m
   kubectl autohealer check -o jsonpath='{.parts[?(@.state!="Sound")].name}'`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return a.runCheck(cmd.Context(), o) },
 	}
-	o.output = newOutputFlags(cmd)
-	cmd.Flags().DurationVar(&o.wait, "wait", 0, "look again until all is sound, for so long at most, such as 2m")
-	a.addCluster(cmd, "wait")
+	o.output = outputFlag(cmd, "Check", map[string]printer[*soundness.Report]{"": func(w io.Writer, r *soundness.Report) error {
+		r.Write(w)
+		return nil
+	}})
+	cmd.Flags().BoolVar(&o.wait, "wait", false, "look again until all is sound")
+	o.timeout = timeoutFlag(cmd, 2*time.Minute, "how long to wait, with --wait")
+	a.addCluster(cmd)
 	return cmd
 }
 
 func (a *App) runCheck(ctx context.Context, o *checkOptions) error {
-	if o.wait < 0 {
-		return fmt.Errorf("--wait=%s: must not be negative", o.wait)
-	}
-	show, err := printerOf(o.output, map[string]printer[*soundness.Report]{"": func(r *soundness.Report, w *bytes.Buffer) error {
-		r.Write(w)
-		return nil
-	}})
+	show, err := o.output.printer()
 	if err != nil {
 		return err
 	}
@@ -68,7 +67,11 @@ func (a *App) runCheck(ctx context.Context, o *checkOptions) error {
 	if err != nil {
 		return err
 	}
-	report, err := a.awaitSound(ctx, o.wait, func(ctx context.Context) (*soundness.Report, error) {
+	within := *o.timeout
+	if !o.wait {
+		within = 0
+	}
+	report, err := a.awaitSound(ctx, within, func(ctx context.Context) (*soundness.Report, error) {
 		own, err := a.find(ctx, c) // each time anew: while one waits it may be installed
 		if err != nil {
 			return nil, err

@@ -2,16 +2,20 @@ package cli
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/resourcestack/autohealer/internal/cli/manifest"
@@ -42,6 +46,29 @@ func choiceFlag(cmd *cobra.Command, name, shorthand, usage string, allowed ...st
 	// It fails for a flag that isn't there, and this one is.
 	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(allowed, cobra.ShellCompDirectiveNoFileComp))
 	return c
+}
+
+// timeout is a flag's duration that isn't negative.
+type timeout time.Duration
+
+func (t *timeout) String() string { return time.Duration(*t).String() }
+func (t *timeout) Type() string   { return "duration" }
+
+// Set takes a duration such as 2m.
+func (t *timeout) Set(value string) error {
+	d, err := time.ParseDuration(value)
+	if err == nil && d < 0 {
+		err = errors.New("must not be negative")
+	}
+	*t = timeout(d)
+	return err
+}
+
+// timeoutFlag adds --timeout to a verb that waits.
+func timeoutFlag(cmd *cobra.Command, byDefault time.Duration, usage string) *time.Duration {
+	cmd.Flags().Var((*timeout)(&byDefault), "timeout", usage)
+	_ = cmd.RegisterFlagCompletionFunc("timeout", cobra.NoFileCompletions) // it fails for a flag that isn't there
+	return &byDefault
 }
 
 // inputs are the flags that say which manifests to read.
@@ -87,52 +114,70 @@ func wantsColors(stream any) bool {
 	return isTerminal(stream) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
-// outputFlags choose how a command that tells of a cluster writes its answer: in words of its own, or in kubectl's formats.
-type outputFlags struct {
+// apiVersion of what verbs write as JSON and YAML.
+const apiVersion = "cli.autohealer.resourcestack.com/v1alpha1"
+
+// printer writes an answer.
+type printer[A any] func(to io.Writer, answer A) error
+
+// output chooses how a verb writes its answer: in words, in a format of its own, or as a document of a kind in kubectl's formats.
+type output[A any] struct {
+	kind      string
+	own       map[string]printer[A]
 	format    string
-	templates genericclioptions.KubeTemplatePrintFlags
+	templates *genericclioptions.KubeTemplatePrintFlags
 }
 
-// newOutputFlags adds the flag; own are the formats that the command has beside kubectl's.
-func newOutputFlags(cmd *cobra.Command, own ...string) *outputFlags {
-	o := &outputFlags{templates: *genericclioptions.NewKubeTemplatePrintFlags()}
-	formats := slices.Concat(own, []string{"json", "yaml"}, o.templates.AllowedFormats())
-	cmd.Flags().StringVarP(&o.format, "output", "o", "", "output format: "+strings.Join(formats, ", "))
+// outputFlag adds --output. Own are the verb's own formats, "" its default; in kubectl's formats the answer is an object of the kind.
+func outputFlag[A any](cmd *cobra.Command, kind string, own map[string]printer[A]) *output[A] {
+	o := &output[A]{kind: kind, own: own, templates: genericclioptions.NewKubeTemplatePrintFlags()}
+	cmd.Flags().StringVarP(&o.format, "output", "o", "", "output format: "+strings.Join(o.formats(), ", "))
 	// It fails for a flag that isn't there, and this one is.
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(o.formats(), cobra.ShellCompDirectiveNoFileComp))
 	return o
 }
 
-// printer writes an answer.
-type printer[A any] func(answer A, to *bytes.Buffer) error
+func (o *output[A]) formats() []string {
+	all := slices.Concat([]string{"json", "yaml"}, slices.Sorted(maps.Keys(o.own)), o.templates.AllowedFormats())
+	return slices.DeleteFunc(all, func(format string) bool { return format == "" })
+}
+
+// printer gives what writes answers in the format that was asked for.
+func (o *output[A]) printer() (printer[A], error) {
+	if print, ok := o.own[o.format]; ok {
+		return print, nil
+	}
+	flags := genericclioptions.PrintFlags{
+		JSONYamlPrintFlags: genericclioptions.NewJSONYamlPrintFlags(), TemplatePrinterFlags: o.templates, OutputFormat: &o.format,
+	}
+	p, err := flags.ToPrinter()
+	switch {
+	case genericclioptions.IsNoCompatiblePrinterError(err):
+		return nil, fmt.Errorf("--output=%s: must be one of %s", o.format, strings.Join(o.formats(), ", "))
+	case err != nil:
+		return nil, fmt.Errorf("--output: %w", err)
+	}
+	return func(to io.Writer, answer A) error {
+		text, err := json.Marshal(answer)
+		if err != nil {
+			return err
+		}
+		var document unstructured.Unstructured
+		if err := utiljson.Unmarshal(text, &document.Object); err != nil {
+			return err
+		}
+		document.SetAPIVersion(apiVersion)
+		document.SetKind(o.kind)
+		return p.PrintObj(&document, to)
+	}, nil
+}
 
 // write writes an answer, or nothing of one that can't be written.
 func (p printer[A]) write(answer A, to io.Writer) error {
 	var text bytes.Buffer
-	if err := p(answer, &text); err != nil {
+	if err := p(&text, answer); err != nil {
 		return fmt.Errorf("--output: %w", err)
 	}
 	_, err := to.Write(text.Bytes())
 	return err
-}
-
-// printerOf gives what writes answers in the format that was asked for; own are the command's own formats, "" its default.
-func printerOf[A any](o *outputFlags, own map[string]printer[A]) (printer[A], error) {
-	if print, ok := own[o.format]; ok {
-		return print, nil
-	}
-	flags := genericclioptions.PrintFlags{
-		JSONYamlPrintFlags: genericclioptions.NewJSONYamlPrintFlags(), TemplatePrinterFlags: &o.templates, OutputFormat: &o.format,
-	}
-	p, err := flags.ToPrinter()
-	if err != nil {
-		return nil, fmt.Errorf("--output: %w", err)
-	}
-	return func(answer A, to *bytes.Buffer) error {
-		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(answer)
-		if err != nil {
-			return err
-		}
-		return p.PrintObj(&unstructured.Unstructured{Object: content}, to)
-	}, nil
 }

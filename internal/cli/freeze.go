@@ -30,7 +30,8 @@ func (a *App) stopManager(ctx context.Context, c client.Client) string {
 
 type freezeOptions struct {
 	reason  string
-	timeout time.Duration
+	timeout *time.Duration
+	dryRun  dryRun
 }
 
 func (a *App) freeze() *cobra.Command {
@@ -44,15 +45,16 @@ thaw: tainted nodes stay tainted, and deleted policies stay until what they did 
 It makes the Guardrail ` + v1alpha1.FreezeGuardrail + `, which no GitOps tool tracks, and waits until the manager confirms that it is in force. It
 works while the webhook is down. To stop new acts only and let undo go on, apply a Guardrail with paused: true instead.
 
-Exit code: 0 the manager confirmed, or none runs; 1 it did not confirm in time; 2 it could not be done.`,
+Exit code: 0 the manager confirmed, or none runs, or with --dry-run it could be frozen; 1 it did not confirm in time; 2 it could not be done.`,
 		Example: `  kubectl autohealer freeze --reason "INC-4711: nodes flap"`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.runFreeze(cmd.Context(), o) },
 	}
 	cmd.Flags().StringVar(&o.reason, "reason", "", "why, for those who find everything frozen")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 10*time.Second, "how long to wait for the manager")
+	o.timeout = timeoutFlag(cmd, 10*time.Second, "how long to wait for the manager")
+	o.dryRun = dryRunFlag(cmd)
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
-	a.addCluster(cmd, "reason", "timeout")
+	a.addCluster(cmd, "reason")
 	return cmd
 }
 
@@ -62,16 +64,19 @@ func (a *App) runFreeze(ctx context.Context, o *freezeOptions) error {
 		return err
 	}
 	began := a.Clock.Now()
-	rail, made, err := freeze.Freeze(ctx, c, o.reason)
+	rail, made, err := freeze.Freeze(ctx, o.dryRun.writes(c), o.reason)
 	if err != nil {
 		return fmt.Errorf("make Guardrail %s: %w%s", v1alpha1.FreezeGuardrail, err, a.insteadOfFreezing(ctx, c, err))
 	}
 	if made {
-		fmt.Fprintf(a.Out, "guardrail.%s/%s created\n", v1alpha1.GroupVersion.Group, rail.Name)
+		fmt.Fprintf(a.Out, "guardrail.%s/%s created%s\n", v1alpha1.GroupVersion.Group, rail.Name, o.dryRun.suffix())
 	} else {
 		fmt.Fprintf(a.Out, "It was frozen already, %s.\n", frozenSince(rail, a.cluster.Now()))
 	}
-	confirmed, err := freeze.Confirmed(ctx, c, rail, o.timeout)
+	if o.dryRun.on() {
+		return nil
+	}
+	confirmed, err := freeze.Confirmed(ctx, c, rail, *o.timeout)
 	if err != nil {
 		return fmt.Errorf("see whether the manager confirms: %w", err)
 	}
@@ -93,7 +98,7 @@ func (a *App) runFreeze(ctx context.Context, o *freezeOptions) error {
 	fmt.Fprintf(a.ErrOut, `The Guardrail is stored, and no manager confirmed it within %s. One that hears of it stops; if none may go on, stop them:
   %s
 See what they say: kubectl -n %s logs deployment/%s --all-pods --tail=20
-`, o.timeout, a.stopManager(ctx, c), own, managerName)
+`, *o.timeout, a.stopManager(ctx, c), own, managerName)
 	return exitStatus(exitFound)
 }
 
@@ -113,7 +118,13 @@ func (a *App) managerLeads(ctx context.Context, c client.Client, own string) (le
 	return shows == lease.None, doubt == "", doubt
 }
 
+type thawOptions struct {
+	timeout *time.Duration
+	dryRun  dryRun
+}
+
 func (a *App) thaw() *cobra.Command {
+	o := &thawOptions{}
 	cmd := &cobra.Command{
 		Use:   "thaw",
 		Short: "Let Autohealer go on after freeze",
@@ -124,18 +135,23 @@ Exit code: 0 nothing is frozen any more; 1 another Guardrail freezes, too; 2 it 
 		Example:           "  kubectl autohealer thaw",
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return a.runThaw(cmd.Context()) },
+		RunE:              func(cmd *cobra.Command, _ []string) error { return a.runThaw(cmd.Context(), o) },
 	}
-	a.Config.AddFlags(cmd.Flags())
+	o.timeout = timeoutFlag(cmd, 10*time.Second, "how long to wait until it is gone")
+	o.dryRun = dryRunFlag(cmd)
+	a.addConfig(cmd)
 	return cmd
 }
 
-func (a *App) runThaw(ctx context.Context) error {
+func (a *App) runThaw(ctx context.Context, o *thawOptions) error {
 	c, err := a.client()
 	if err != nil {
 		return err
 	}
-	was, others, err := freeze.Thaw(ctx, c)
+	was, others, err := freeze.Thaw(ctx, o.dryRun.writes(c))
+	if err == nil && was != nil && !o.dryRun.on() {
+		err = freeze.Gone(ctx, c, was, *o.timeout)
+	}
 	if err != nil {
 		if apierrors.IsForbidden(err) {
 			return fmt.Errorf("thaw: %w%s", err, neededRole)
@@ -143,7 +159,7 @@ func (a *App) runThaw(ctx context.Context) error {
 		return fmt.Errorf("thaw: %w", err)
 	}
 	if was != nil {
-		fmt.Fprintf(a.Out, "guardrail.%s/%s deleted; it was frozen %s\n", v1alpha1.GroupVersion.Group, was.Name, frozenSince(was, a.cluster.Now()))
+		fmt.Fprintf(a.Out, "guardrail.%s/%s deleted%s; it was frozen %s\n", v1alpha1.GroupVersion.Group, was.Name, o.dryRun.suffix(), frozenSince(was, a.cluster.Now()))
 	}
 	if len(others) > 0 {
 		fmt.Fprintf(a.ErrOut, "Everything is frozen still, by Guardrail %s: set its spec.frozen to false, or delete it, where it comes from.\n", strings.Join(others, ", "))

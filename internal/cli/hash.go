@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,14 +15,13 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/check"
-	"github.com/resourcestack/autohealer/internal/cli/report"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
 type hashOptions struct {
 	inputs
 	rules  []string
-	output *choice
+	output *output[hashList]
 }
 
 func (a *App) hash() *cobra.Command {
@@ -47,8 +47,13 @@ command failed.`,
 	o.addFlags(cmd)
 	cmd.Flags().StringSliceVar(&o.rules, "rules", nil, "file or directory with Guardrails whose rules may refuse it too")
 	cmd.Flags().StringVarP(a.Config.Namespace, "namespace", "n", "", "namespace of objects that name none; default: default")
-	o.output = choiceFlag(cmd, "output", "o", "output format: a line for a GuardrailException, json, or the exception", "text", "json", "exception")
+	o.output = outputFlag(cmd, "HashList", map[string]printer[hashList]{"": writeHashes, "exception": a.writeExceptions})
 	return cmd
+}
+
+// hashList is what hash tells.
+type hashList struct {
+	Items []hashed `json:"items"`
 }
 
 // hashed is one object's hash, with what an exception for it would lift.
@@ -66,6 +71,10 @@ type hashed struct {
 }
 
 func (a *App) runHash(ctx context.Context, o *hashOptions) error {
+	show, err := o.output.printer()
+	if err != nil {
+		return err
+	}
 	files, err := a.files(o.inputs)
 	if err != nil {
 		return err
@@ -75,7 +84,7 @@ func (a *App) runHash(ctx context.Context, o *hashOptions) error {
 		return err
 	}
 	failed := false
-	hashes := []hashed{}
+	hashes := hashList{Items: []hashed{}}
 	for _, d := range documentsOf(files) {
 		if !check.Ours(d) {
 			continue
@@ -94,9 +103,9 @@ func (a *App) runHash(ctx context.Context, o *hashOptions) error {
 			return fmt.Errorf("hash %s:%d: %w", r.File, r.Line, err)
 		}
 		h.except(r, w.checker.Guard().Rules(r.Kind))
-		hashes = append(hashes, h)
+		hashes.Items = append(hashes.Items, h)
 	}
-	if err := a.writeHashes(hashes, o.output.value); err != nil {
+	if err := show.write(hashes, a.Out); err != nil {
 		return err
 	}
 	if failed {
@@ -127,30 +136,30 @@ func (h *hashed) except(r check.Report, rules []guard.RuleInfo) {
 	}
 }
 
-func (a *App) writeHashes(hashes []hashed, output string) error {
-	if output == "json" {
-		return report.WriteJSON(a.Out, hashes)
+func writeHashes(w io.Writer, hashes hashList) error {
+	for _, h := range hashes.Items {
+		h.writeLine(w)
 	}
-	var out strings.Builder
-	for i, h := range hashes {
-		switch {
-		case output == "text":
-			h.writeLine(&out)
-		case len(h.Exceptable) == 0:
+	return nil
+}
+
+// writeExceptions writes those that are needed.
+func (a *App) writeExceptions(w io.Writer, hashes hashList) error {
+	for i, h := range hashes.Items {
+		if len(h.Exceptable) == 0 {
 			a.tell(h.File, h.Line, false, fmt.Sprintf("%s %s needs no exception: no rule that may be lifted refuses it", h.Kind, h.Name))
-		default:
-			if i > 0 {
-				out.WriteString("---\n")
-			}
-			h.writeException(&out, a.Clock.Now().Add(suggestedTerm))
+			continue
 		}
+		if i > 0 {
+			fmt.Fprintln(w, "---")
+		}
+		h.writeException(w, a.Clock.Now().Add(suggestedTerm))
 	}
-	_, err := fmt.Fprint(a.Out, out.String())
-	return err
+	return nil
 }
 
 // writeLine quotes: a hash of digits alone would be a number in YAML.
-func (h *hashed) writeLine(out *strings.Builder) {
+func (h *hashed) writeLine(out io.Writer) {
 	fmt.Fprintf(out, "specHash: %q # %s %s, %s:%d\n", h.SpecHash, h.Kind, h.Name, h.File, h.Line)
 	if len(h.Exceptable) > 0 {
 		fmt.Fprintf(out, "# refused by %s, which an exception may lift: -o exception writes one\n", strings.Join(h.Exceptable, ", "))
@@ -158,7 +167,7 @@ func (h *hashed) writeLine(out *strings.Builder) {
 	h.writeAnnotations(out)
 }
 
-func (h *hashed) writeAnnotations(out *strings.Builder) {
+func (h *hashed) writeAnnotations(out io.Writer) {
 	for key, value := range h.Annotations {
 		fmt.Fprintf(out, "# annotation that %s %s needs beside the exception:\n#   %s: %s\n", h.Kind, h.Name, key, value)
 	}
@@ -168,7 +177,7 @@ func (h *hashed) writeAnnotations(out *strings.Builder) {
 const suggestedTerm = 24 * time.Hour
 
 // writeException leaves the reason empty, which the schema refuses: a person has to write it.
-func (h *hashed) writeException(out *strings.Builder, expires time.Time) {
+func (h *hashed) writeException(out io.Writer, expires time.Time) {
 	h.writeAnnotations(out)
 	name := scalar(h.Name)
 	fmt.Fprintf(out, "apiVersion: %s\nkind: GuardrailException\nmetadata:\n  name: %s\nspec:\n  ruleIDs:\n", v1alpha1.GroupVersion, name)

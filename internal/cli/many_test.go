@@ -72,7 +72,7 @@ func TestTenThousandDocuments(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds a program")
 	}
-	for _, format := range []string{"text", "sarif"} {
+	for _, format := range []string{"", "sarif"} {
 		cmd := exec.CommandContext(t.Context(), built(t), "validate", "-f", "-", "-o", format)
 		var stdout bytes.Buffer
 		cmd.Stdin, cmd.Stdout = strings.NewReader(sets(10_000, warned)), &stdout

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -26,7 +27,7 @@ import (
 type planOptions struct {
 	inputs
 	clusterFlags
-	output *choice
+	output *output[report.Plans]
 	trace  string
 }
 
@@ -63,7 +64,7 @@ be refused.`,
   kubectl autohealer plan -f outlierpolicy.yaml --trace trace.csv
 
   # without access to the cluster
-  kubectl autohealer facts export -o facts.yaml
+  kubectl autohealer facts export > facts.yaml
   kubectl autohealer plan -f kernel-deadlock.yaml --facts facts.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runPlan(cmd.Context(), o) },
 	}
@@ -72,12 +73,17 @@ be refused.`,
 	cmd.Flags().StringVar(&o.trace, "trace", "", "file with what a proxy saw; tells whom Envoy would have ejected")
 	// Both fail for flags that aren't there, and these are.
 	_ = cmd.MarkFlagFilename("trace", "csv")
+	o.output = outputFlag(cmd, "Plan", map[string]printer[report.Plans]{"": func(w io.Writer, plans report.Plans) error { return plans.Text(w) }})
 	cmd.MarkFlagsMutuallyExclusive("trace", "facts")
-	o.output = choiceFlag(cmd, "output", "o", "output format", "text", "json")
+	cmd.MarkFlagsMutuallyExclusive("trace", "output")
 	return cmd
 }
 
 func (a *App) runPlan(ctx context.Context, o *planOptions) error {
+	show, err := o.output.printer()
+	if err != nil {
+		return err
+	}
 	files, err := a.files(o.inputs)
 	if err != nil {
 		return err
@@ -108,7 +114,7 @@ func (a *App) runPlan(ctx context.Context, o *planOptions) error {
 	if len(plans.Plans) == 0 {
 		return fmt.Errorf("--filename: there is no %s in %s", words.List(kinds.Names(kinds.Policies()), "or"), strings.Join(o.filenames, ", "))
 	}
-	if err := plans.Write(a.Out, o.output.value); err != nil {
+	if err := show.write(plans, a.Out); err != nil {
 		return err
 	}
 	switch {

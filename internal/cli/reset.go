@@ -18,8 +18,13 @@ import (
 	"github.com/resourcestack/autohealer/internal/kinds"
 )
 
+type resetOptions struct {
+	timeout *time.Duration
+	dryRun  dryRun
+}
+
 func (a *App) reset() *cobra.Command {
-	var timeout time.Duration
+	o := &resetOptions{}
 	cmd := &cobra.Command{
 		Use:   "reset [conditionset/]NAME | healthcheckregistration/NAME | probeconfig/NAME",
 		Short: "Close a policy's open breaker, after a look at why it opened",
@@ -31,19 +36,20 @@ A reset on a ProbeConfig outside Autohealer's own namespace annotates that names
 
 It resets the breaker that is open now: one that opens later stays open. It waits until the manager has followed.
 
-Exit code: 0 no breaker is open any more; 1 the manager did not follow in time; 2 it could not be done.`,
+Exit code: 0 no breaker is open any more, or with --dry-run it could be reset; 1 the manager did not follow in time; 2 it could not be done.`,
 		Example: `  kubectl autohealer reset conditionset/kernel-deadlock
   kubectl autohealer reset -n autohealer-system probeconfig/shoots`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeBreakers,
-		RunE:              func(cmd *cobra.Command, args []string) error { return a.runReset(cmd.Context(), args[0], timeout) },
+		RunE:              func(cmd *cobra.Command, args []string) error { return a.runReset(cmd.Context(), args[0], o) },
 	}
-	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "how long to wait for the manager")
-	a.addCluster(cmd, "timeout")
+	o.timeout = timeoutFlag(cmd, 10*time.Second, "how long to wait for the manager")
+	o.dryRun = dryRunFlag(cmd)
+	a.addCluster(cmd)
 	return cmd
 }
 
-func (a *App) runReset(ctx context.Context, argument string, timeout time.Duration) error {
+func (a *App) runReset(ctx context.Context, argument string, o *resetOptions) error {
 	resource, policy, err := a.ofBreaker(argument)
 	if err != nil {
 		return err
@@ -52,7 +58,7 @@ func (a *App) runReset(ctx context.Context, argument string, timeout time.Durati
 	if err != nil {
 		return err
 	}
-	open, err := breaker.Reset(ctx, c, policy, a.own(nil))
+	open, err := breaker.Reset(ctx, o.dryRun.writes(c), policy, a.own(nil))
 	switch {
 	case err != nil:
 		return fmt.Errorf("reset the breaker of %s: %w", argument, err)
@@ -61,13 +67,16 @@ func (a *App) runReset(ctx context.Context, argument string, timeout time.Durati
 		return nil
 	}
 	ago := duration.HumanDuration(max(0, a.Clock.Since(open.OpenedAt)))
-	fmt.Fprintf(a.Out, "%s.%s/%s: %s that opened %s ago is reset. %s\n", resource, v1alpha1.GroupVersion.Group, policy.GetName(), itsBreaker(policy), ago, concerned(policy))
-	followed, err := open.Followed(ctx, c, timeout)
+	fmt.Fprintf(a.Out, "%s.%s/%s: %s that opened %s ago is reset%s. %s\n", resource, v1alpha1.GroupVersion.Group, policy.GetName(), itsBreaker(policy), ago, o.dryRun.suffix(), concerned(policy))
+	if o.dryRun.on() {
+		return nil
+	}
+	followed, err := open.Followed(ctx, c, *o.timeout)
 	if err != nil {
 		return fmt.Errorf("see whether the manager follows: %w", err)
 	}
 	if !followed {
-		fmt.Fprintf(a.ErrOut, "No manager followed within %s; it will when it runs: kubectl autohealer status\n", timeout)
+		fmt.Fprintf(a.ErrOut, "No manager followed within %s; it will when it runs: kubectl autohealer status\n", *o.timeout)
 		return exitStatus(exitFound)
 	}
 	return nil

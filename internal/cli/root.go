@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/suggest"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/version"
 )
@@ -66,6 +67,9 @@ type App struct {
 func Run(ctx context.Context, app *App, args []string) int {
 	root := New(app) //nolint:contextcheck // cobra gives each verb the context of ExecuteContextC
 	root.SetArgs(args)
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		*app.Config.Timeout = completeWithin
+	}
 	failed, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitOK
@@ -103,7 +107,7 @@ func New(app *App) *cobra.Command {
 		app.why(),
 		app.undo(),
 		app.reset(),
-		app.acts(),
+		app.history(),
 		app.check(),
 		app.uninstall(),
 		app.version(),
@@ -113,6 +117,7 @@ func New(app *App) *cobra.Command {
 It judges with the same rules, by the same code, as the webhook in a cluster.`
 	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl autohealer"}
 	root.SilenceErrors, root.SilenceUsage = true, true
+	root.Version = version.Of(app.Version)
 	root.PersistentPreRun = func(*cobra.Command, []string) { app.began = true }
 	root.SetIn(app.In)
 	root.SetOut(app.Out)
@@ -196,20 +201,19 @@ func (a *App) reaching(err error) string {
 
 // group is a command that only has others.
 func group(use, short string, verbs ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd := &cobra.Command{Use: use, Short: short, Args: noSuchVerb, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	cmd.AddCommand(verbs...)
 	return cmd
 }
 
-func (a *App) version() *cobra.Command {
-	return &cobra.Command{
-		Use:     "version",
-		Short:   "Print the version of this program",
-		Example: "  kubectl autohealer version",
-		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(a.Out, version.Of(a.Version))
-			return err
-		},
+// noSuchVerb refuses what is no verb: cobra would have found that.
+func noSuchVerb(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
 	}
+	var verbs []string
+	for _, verb := range cmd.Commands() {
+		verbs = append(verbs, verb.Name())
+	}
+	return fmt.Errorf("unknown command %q for %q%s", args[0], cmd.CommandPath(), suggest.DidYouMean(args[0], verbs))
 }

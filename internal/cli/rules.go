@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"io"
+	"path"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -11,7 +14,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 
-	"github.com/resourcestack/autohealer/internal/cli/report"
+	"github.com/resourcestack/autohealer/internal/domain/suggest"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
@@ -29,9 +32,14 @@ func (a *App) rulesList() *cobra.Command {
 	_ = cmd.RegisterFlagCompletionFunc("kind", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return a.complete((*guard.Guard).Kinds)
 	})
-	output := choiceFlag(cmd, "output", "o", "output format", "text", "json")
-	cmd.RunE = func(*cobra.Command, []string) error { return a.runRulesList(kind, output.value) }
+	output := outputFlag(cmd, "RuleList", map[string]printer[ruleList]{"": rulesTable})
+	cmd.RunE = func(*cobra.Command, []string) error { return a.runRulesList(kind, output) }
 	return cmd
+}
+
+// ruleList is what rules list tells.
+type ruleList struct {
+	Items []listed `json:"items"`
 }
 
 // listed is a rule as rules list tells it.
@@ -48,7 +56,11 @@ type listed struct {
 	Docs       string         `json:"docs"`
 }
 
-func (a *App) runRulesList(kind, output string) error {
+func (a *App) runRulesList(kind string, output *output[ruleList]) error {
+	show, err := output.printer()
+	if err != nil {
+		return err
+	}
 	checker, err := a.newChecker()
 	if err != nil {
 		return err
@@ -61,19 +73,21 @@ func (a *App) runRulesList(kind, output string) error {
 		}
 		kinds = kinds[i : i+1]
 	}
-	rules := []listed{}
+	rules := ruleList{}
 	for _, k := range kinds {
 		for _, r := range checker.Guard().Rules(k) {
-			rules = append(rules, listed{ID: r.ID, Kinds: r.Kinds, Severity: r.Severity, Reads: r.Reads, Portable: r.Portable, NeedsFacts: r.NeedsFacts,
+			rules.Items = append(rules.Items, listed{ID: r.ID, Kinds: r.Kinds, Severity: r.Severity, Reads: r.Reads, Portable: r.Portable, NeedsFacts: r.NeedsFacts,
 				AtRunTime: r.AtRunTime, Exceptable: r.Exceptable, Rationale: r.Rationale, Docs: guard.Docs(r.ID)})
 		}
 	}
-	if output == "json" {
-		return report.WriteJSON(a.Out, rules)
-	}
-	table := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
+	return show.write(rules, a.Out)
+}
+
+// rulesTable writes rules for people.
+func rulesTable(w io.Writer, rules ruleList) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "RULE\tVERDICT\tNEEDS\tEXCEPTABLE")
-	for _, r := range rules {
+	for _, r := range rules.Items {
 		exceptable := "no"
 		if r.Exceptable {
 			exceptable = "yes"
@@ -143,22 +157,8 @@ func (a *App) runRulesExplain(ctx context.Context, id string) error {
 			}
 		}
 	}
-	return fmt.Errorf("there is no rule %q%s", id, didYouMean(id, ruleIDs(g)))
-}
-
-// didYouMean names the rules that share a word with what was asked for.
-func didYouMean(id string, ids []string) string {
-	name := id[strings.LastIndex(id, "/")+1:]
-	var close []string
-	for _, known := range ids {
-		if name != "" && strings.Contains(known, name) {
-			close = append(close, known)
-		}
-	}
-	if len(close) == 0 {
-		return "; see rules list"
-	}
-	return "; did you mean " + strings.Join(close, ", ") + "?"
+	meant := cmp.Or(suggest.DidYouMean(id, ruleIDs(g)), suggest.DidYouMean(path.Base(id), ruleIDs(g)), "; see rules list")
+	return fmt.Errorf("there is no rule %q%s", id, meant)
 }
 
 // explain writes all that is known of a rule, with one example of each verdict.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,7 +14,7 @@ import (
 )
 
 type statusOptions struct {
-	output        *outputFlags
+	output        *output[*overview.Overview]
 	allNamespaces bool
 	selector      string
 	watch         bool
@@ -42,7 +43,7 @@ everything is frozen, or something could not be read; 2 the command line is wron
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return a.runStatus(cmd.Context(), o) },
 	}
-	o.output = newOutputFlags(cmd, "wide", "name")
+	o.output = outputFlag(cmd, "Status", map[string]printer[*overview.Overview]{"": a.statusText(false), "wide": a.statusText(true), "name": statusNames})
 	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "show policies of all namespaces, also with -n")
 	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "show only policies with these labels, such as team=shop,tier!=test")
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "go on, and show what changes")
@@ -55,7 +56,7 @@ func (a *App) runStatus(ctx context.Context, o *statusOptions) error {
 	if err != nil {
 		return fmt.Errorf("--selector: %w", err)
 	}
-	show, err := o.printer(a)
+	show, err := o.output.printer()
 	if err != nil {
 		return err
 	}
@@ -99,7 +100,7 @@ func (a *App) watchStatus(ctx context.Context, r overview.Reader, show printer[*
 			fmt.Fprintln(a.ErrOut, "error:", err)
 		case now.Differs(shown) || isTerminal(a.Out):
 			var text bytes.Buffer
-			if err := show(now, &text); err != nil {
+			if err := show(&text, now); err != nil {
 				return fmt.Errorf("--output: %w", err)
 			}
 			a.redraw(text.Bytes(), shown != nil)
@@ -123,16 +124,15 @@ func (a *App) redraw(text []byte, again bool) {
 	_, _ = a.Out.Write(text) // nobody may be looking any more
 }
 
-// printer writes an overview in one of the formats.
-func (o *statusOptions) printer(a *App) (printer[*overview.Overview], error) {
-	text := func(now *overview.Overview, w *bytes.Buffer) error {
-		return now.Text(w, overview.TextOptions{Wide: o.output.format == "wide", Colors: wantsColors(a.Out), Now: a.Clock.Now()})
+func (a *App) statusText(wide bool) printer[*overview.Overview] {
+	return func(w io.Writer, now *overview.Overview) error {
+		return now.Text(w, overview.TextOptions{Wide: wide, Colors: wantsColors(a.Out), Now: a.Clock.Now()})
 	}
-	names := func(now *overview.Overview, w *bytes.Buffer) error {
-		for _, p := range now.Policies {
-			fmt.Fprintln(w, p.Ref())
-		}
-		return nil
+}
+
+func statusNames(w io.Writer, now *overview.Overview) error {
+	for _, p := range now.Policies {
+		fmt.Fprintln(w, p.Ref())
 	}
-	return printerOf(o.output, map[string]printer[*overview.Overview]{"": text, "wide": text, "name": names})
+	return nil
 }

@@ -23,7 +23,7 @@ import (
 
 type undoOptions struct {
 	all    bool
-	dryRun *choice
+	dryRun dryRun
 	hold   time.Duration
 	reason string
 }
@@ -49,18 +49,17 @@ would be undone; 2 the command line is wrong or the command failed.`,
 		Example: `  kubectl autohealer undo node/worker-7 --hold=2h --reason="INC-4711: look at it by hand"
   kubectl autohealer undo -n shop deployment/cart statefulset/queue
   kubectl autohealer undo --all --dry-run`,
-		ValidArgsFunction: a.completeUndoable,
+		ValidArgsFunction: a.completeObjects("node", "deployment", "statefulset"), // which have records in most clusters
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.runUndo(cmd.Context(), o, args) },
 	}
 	cmd.Flags().BoolVar(&o.all, "all", false, "undo everything that has a record, in the cluster or in the namespace of -n")
-	o.dryRun = choiceFlag(cmd, "dry-run", "", "client says what would be undone, and writes nothing", "none", "client")
-	cmd.Flags().Lookup("dry-run").NoOptDefVal = "client"
+	o.dryRun = dryRunFlag(cmd)
 	cmd.Flags().DurationVar(&o.hold, "hold", 0, "keep new acts from the objects for so long, such as 2h; at most 168h")
 	cmd.Flags().StringVar(&o.reason, "reason", "", "why they are held, for those who find it")
 	for _, flag := range []string{"hold", "reason"} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions) // it fails for a flag that isn't there
 	}
-	a.Config.AddFlags(cmd.Flags())
+	a.addConfig(cmd)
 	return cmd
 }
 
@@ -86,7 +85,7 @@ func (a *App) runUndo(ctx context.Context, o *undoOptions, args []string) error 
 	if err != nil {
 		return err
 	}
-	u := &undo.Undoer{Client: c, Clock: a.cluster, DryRun: o.dryRun.value == "client", Hold: o.hold, Reason: o.reason}
+	u := &undo.Undoer{Client: o.dryRun.writes(c), Clock: a.cluster, DryRun: o.dryRun.value == "client", Hold: o.hold, Reason: o.reason}
 	var objects []undo.Object
 	var blind error // what could not be looked at
 	if o.all {
@@ -97,7 +96,7 @@ func (a *App) runUndo(ctx context.Context, o *undoOptions, args []string) error 
 	if err != nil {
 		return err
 	}
-	did, failed := a.undoEach(ctx, u, objects)
+	did, failed := a.undoEach(ctx, u, objects, o.dryRun.suffix())
 	if blind != nil {
 		fmt.Fprintf(a.ErrOut, "error: %v\nThere may be more to undo.\n", blind)
 		failed++
@@ -105,7 +104,7 @@ func (a *App) runUndo(ctx context.Context, o *undoOptions, args []string) error 
 	if o.all && len(objects) == 0 && blind == nil {
 		fmt.Fprintln(a.Out, "Nothing is to be undone: no object has a record.")
 	}
-	if failed > 0 || u.DryRun && did > 0 {
+	if failed > 0 || o.dryRun.on() && did > 0 {
 		return exitStatus(exitFound)
 	}
 	return nil
@@ -188,7 +187,7 @@ func mappingOf(mapper meta.RESTMapper, name string) (*meta.RESTMapping, error) {
 }
 
 // undoEach counts the objects to which something was done, and those where it failed.
-func (a *App) undoEach(ctx context.Context, u *undo.Undoer, objects []undo.Object) (did, failed int) {
+func (a *App) undoEach(ctx context.Context, u *undo.Undoer, objects []undo.Object, suffix string) (did, failed int) {
 	for _, object := range objects {
 		r := u.Undo(ctx, object)
 		switch {
@@ -202,16 +201,12 @@ func (a *App) undoEach(ctx context.Context, u *undo.Undoer, objects []undo.Objec
 		case len(r.Did) > 0:
 			did++
 		}
-		a.tellUndone(r, u.DryRun)
+		a.tellUndone(r, suffix)
 	}
 	return did, failed
 }
 
-func (a *App) tellUndone(r undo.Result, dryRun bool) {
-	suffix := ""
-	if dryRun {
-		suffix = " (dry run)"
-	}
+func (a *App) tellUndone(r undo.Result, suffix string) {
 	fmt.Fprintf(a.Out, "%s%s\n", r.Object.Title, suffix)
 	if len(r.Did) == 0 {
 		fmt.Fprintln(a.Out, "  nothing is to be undone")
@@ -237,18 +232,6 @@ func (a *App) heldText(h *hold.Hold) string {
 		text += ": " + fault
 	}
 	return text
-}
-
-// completeUndoable completes what has a record in most clusters, and names of any kind.
-func (a *App) completeUndoable(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-	return a.completeObjects(cmd.Context(), typed, []string{"node", "deployment", "statefulset"}, func(kind string) (of schema.GroupVersionKind) {
-		if mapper, err := a.Config.ToRESTMapper(); err == nil {
-			if mapping, err := mappingOf(mapper, kind); err == nil {
-				return mapping.GroupVersionKind
-			}
-		}
-		return of
-	})
 }
 
 // rightsFor says which role has the rights that an undo lacks, on a line of its own; "" where the error says enough.

@@ -10,15 +10,14 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/internal/cli/uninstall"
 )
 
 type uninstallOptions struct {
 	yes     bool
-	dryRun  *choice
-	timeout time.Duration
+	dryRun  dryRun
+	timeout *time.Duration
 }
 
 func (a *App) uninstall() *cobra.Command {
@@ -45,11 +44,10 @@ declined; 2 it did not begin: the command line is wrong, rights are missing, or 
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return a.runUninstall(cmd.Context(), o) },
 	}
-	o.dryRun = choiceFlag(cmd, "dry-run", "", "client only says what would be done; server has the API server judge each step, too", "none", "client", "server")
-	cmd.Flags().Lookup("dry-run").NoOptDefVal = "client"
+	o.dryRun = dryRunFlag(cmd)
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "don't ask")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long to wait, in each step, for what was deleted to be gone")
-	a.addCluster(cmd, "timeout")
+	o.timeout = timeoutFlag(cmd, 2*time.Minute, "how long to wait, in each step, for what was deleted to be gone")
+	a.addCluster(cmd)
 	return cmd
 }
 
@@ -76,10 +74,10 @@ func (a *App) runUninstall(ctx context.Context, o *uninstallOptions) error {
 	found.Write(a.Out)
 	if o.dryRun.value == "client" {
 		a.tellLeft(found.Left)
-		fmt.Fprintln(a.Out, "Nothing was done (dry run).")
+		fmt.Fprintln(a.Out, "Nothing was done"+o.dryRun.suffix()+".")
 		return nil
 	}
-	if !o.yes && o.dryRun.value == "none" && !a.confirm() {
+	if !o.yes && !o.dryRun.on() && !a.confirm() {
 		fmt.Fprintln(a.Out, "uninstall is cancelled")
 		return exitStatus(exitFound)
 	}
@@ -91,7 +89,7 @@ func (a *App) runUninstall(ctx context.Context, o *uninstallOptions) error {
 	}
 	a.tellLeft(found.Left)
 	if o.dryRun.value == "server" {
-		fmt.Fprintln(a.Out, "Nothing was done, and all of it can be (server dry run).")
+		fmt.Fprintln(a.Out, "Nothing was done, and all of it can be"+o.dryRun.suffix()+".")
 		return nil
 	}
 	fmt.Fprintln(a.Out, "Nothing of Autohealer is left.")
@@ -108,17 +106,16 @@ func (a *App) uninstaller(ctx context.Context, o *uninstallOptions) (*uninstall.
 		return nil, err
 	}
 	u := &uninstall.Uninstaller{
-		Client: c, Kinds: kinds, Clock: a.cluster, Namespace: own, Manager: managerName, Timeout: o.timeout,
+		Client: c, Kinds: kinds, Clock: a.cluster, Namespace: own, Manager: managerName, Timeout: *o.timeout,
 		Leads:    func(ctx context.Context) (leads, told bool, doubt string) { return a.managerLeads(ctx, c, own) },
 		Progress: a.progress(),
 	}
-	suffix := ""
-	if o.dryRun.value == "server" {
-		u.Client, u.DryRun, suffix = client.NewDryRunClient(c), true, " (server dry run)"
+	if o.dryRun.value == "server" { // a look writes reviews of rights, which a client that only reads doesn't
+		u.Client, u.DryRun = o.dryRun.writes(c), true
 	}
 	u.Tell = func(what string) {
 		u.Progress("")
-		fmt.Fprintln(a.Out, what+suffix)
+		fmt.Fprintln(a.Out, what+o.dryRun.suffix())
 	}
 	return u, nil
 }

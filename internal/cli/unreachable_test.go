@@ -37,7 +37,7 @@ func TestAnUnreachableServerIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused := ": dial tcp " + unserved + ": connect: connection refused"
-	for _, verb := range []string{"status", "acts", "explain node/a", "freeze", "undo node/a", "undo --all", "reset a", "check", "uninstall --dry-run", "facts export"} {
+	for _, verb := range []string{"status", "history", "explain node/a", "freeze", "undo node/a", "undo --all", "reset a", "check", "uninstall --dry-run", "facts export"} {
 		for flags, want := range map[string]string{
 			"":                           "there is no API server at http://" + unserved + refused,
 			"--kubeconfig=" + kubeconfig: "can't reach the API server https://" + unserved + ` of context "prod"` + refused + " (",

@@ -25,7 +25,7 @@ type validateOptions struct {
 	old        []string
 	rules      []string
 	exceptions []string
-	output     *choice
+	output     *output[report.Result]
 	failOn     *choice
 }
 
@@ -65,12 +65,16 @@ or the command failed.`,
 	cmd.Flags().BoolVar(&o.live, "live", false, "take the facts from the cluster that kubeconfig names")
 	a.addFacts(cmd, &o.clusterFlags)
 	cmd.MarkFlagsMutuallyExclusive("facts", "live")
-	o.output = choiceFlag(cmd, "output", "o", "output format", report.Formats()...)
+	o.output = outputFlag(cmd, "Validation", map[string]printer[report.Result]{"": report.Text, "sarif": report.SARIF, "junit": report.JUnit, "github": report.GitHub})
 	o.failOn = choiceFlag(cmd, "fail-on", "", "what gives exit code 1", "error", "warning")
 	return cmd
 }
 
 func (a *App) runValidate(ctx context.Context, o *validateOptions) error {
+	show, err := o.output.printer()
+	if err != nil {
+		return err
+	}
 	files, err := a.files(o.inputs)
 	if err != nil {
 		return err
@@ -93,8 +97,8 @@ func (a *App) runValidate(ctx context.Context, o *validateOptions) error {
 	if len(result.Reports)+result.Ignored == 0 { // what should have written it may have failed
 		return fmt.Errorf("--filename: there is no object in %s", strings.Join(o.filenames, ", "))
 	}
-	if err := report.Writers[o.output.value](a.Out, result); err != nil {
-		return fmt.Errorf("write %s: %w", o.output.value, err)
+	if err := show.write(result, a.Out); err != nil {
+		return err
 	}
 	if failed {
 		return exitStatus(exitFound)

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/explain"
@@ -40,6 +39,10 @@ type target struct{ kind, name string }
 
 func (a *App) why() *cobra.Command {
 	from := &clusterFlags{}
+	var kinds []string
+	for _, e := range explainable {
+		kinds = append(kinds, e.names[0])
+	}
 	cmd := &cobra.Command{
 		Use:   "explain (node|pod|deployment|statefulset|daemonset|service|KIND)/NAME ...",
 		Short: "Tell what Autohealer did to an object, and what it would do and why it doesn't",
@@ -59,7 +62,7 @@ Exit code: 0 it is told; 2 there is no such object, the command line is wrong, o
   kubectl autohealer explain -n shop deployment/cart service/database
   kubectl autohealer explain -n shoot--foo--bar worker/bar`,
 		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: a.completeTargets,
+		ValidArgsFunction: a.completeObjects(kinds...),
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.runWhy(cmd.Context(), args, *from) },
 	}
 	a.addFacts(cmd, from)
@@ -230,66 +233,4 @@ func (w *answers) ofWorkload(ctx context.Context, shown, kind string, key types.
 	}
 	ours := func(d v1alpha1.PodDeletion) bool { return d.Namespace == key.Namespace && d.Owner == owner.String() }
 	return explain.Workload(shown+"/"+key.Name, d, pods, w.weeders, w.snapshot.ServerTime.Time, ours), nil
-}
-
-// completeTargets completes what explain knows.
-func (a *App) completeTargets(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-	var kinds []string
-	for _, e := range explainable {
-		kinds = append(kinds, e.names[0])
-	}
-	return a.completeObjects(cmd.Context(), typed, kinds, func(kind string) (of schema.GroupVersionKind) {
-		for _, e := range explainable {
-			if slices.Contains(e.names, strings.ToLower(kind)) {
-				return e.kind
-			}
-		}
-		return of
-	})
-}
-
-// completeObjects completes kinds, and after a slash the names that the cluster has; of is empty of a kind that has none.
-func (a *App) completeObjects(ctx context.Context, typed string, kinds []string, of func(kind string) schema.GroupVersionKind) (found []string, directive cobra.ShellCompDirective) {
-	kind, _, slashed := strings.Cut(typed, "/")
-	if !slashed {
-		for _, k := range kinds {
-			found = append(found, k+"/")
-		}
-		return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-	}
-	if gvk := of(kind); !gvk.Empty() {
-		for _, name := range a.names(ctx, gvk) {
-			found = append(found, kind+"/"+name)
-		}
-	}
-	return found, cobra.ShellCompDirectiveNoFileComp
-}
-
-// namesShown bounds what a completion lists.
-const namesShown = 500
-
-// names of a kind's objects, in the namespace of the flags where the kind has any; none when they can't be read.
-func (a *App) names(ctx context.Context, kind schema.GroupVersionKind) []string {
-	c, err := a.client()
-	if err != nil {
-		return nil
-	}
-	options := []client.ListOption{client.Limit(namesShown)}
-	if kind.Kind != "Node" {
-		namespace, _, err := a.Config.ToRawKubeConfigLoader().Namespace()
-		if err != nil {
-			return nil
-		}
-		options = append(options, client.InNamespace(namespace))
-	}
-	var list metav1.PartialObjectMetadataList
-	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	if c.List(ctx, &list, options...) != nil {
-		return nil
-	}
-	names := make([]string, len(list.Items))
-	for i := range list.Items {
-		names[i] = list.Items[i].Name
-	}
-	return names
 }

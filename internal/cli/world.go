@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -82,9 +81,10 @@ func (a *App) addCluster(cmd *cobra.Command, free ...string) {
 	for _, flag := range free {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions) // it fails for a flag that isn't there
 	}
-	a.Config.AddFlags(cmd.Flags())
+	a.addConfig(cmd)
 	cmd.Flags().StringVar(&a.ownNamespace, "autohealer-namespace", "",
 		"namespace that Autohealer runs in. Default: where the cluster or its facts have it, or else "+check.DefaultNamespace)
+	_ = cmd.RegisterFlagCompletionFunc("autohealer-namespace", a.completeNamespaces)
 }
 
 // own is Autohealer's namespace: as the flag says, as it was found, or where it is by default.
@@ -178,11 +178,10 @@ func (a *App) rights(ctx context.Context, cfg *rest.Config) (authorizer.Uncondit
 }
 
 func (a *App) factsExport() *cobra.Command {
-	var output string
 	cmd := &cobra.Command{
-		Use:   "export [-o FILE]",
+		Use:   "export",
 		Short: "Write what previews need to know of a cluster",
-		Long: `Write what previews need to know of a cluster: a List of Kubernetes objects, as kubectl get -o yaml prints it, with what is read of
+		Long: `Write what previews need to know of a cluster, on standard output: a List of Kubernetes objects, as kubectl get -o yaml prints it, with what is read of
 them: nodes with their labels, taints and conditions, their leases, which DaemonSets they can't do without; namespaces, Services and
 which pods are behind them; of pods their labels, owners, and how their containers run and ran; Autohealer's policies; routes;
 what stored ProbeConfigs name: the scales of dependents and the servers of kubeconfigs; and what stored HealthCheckRegistrations
@@ -194,17 +193,16 @@ among the objects of such a line doesn't exist, and of anything else nothing is 
 The file names nodes, pods and their labels. It holds nothing secret: of Secrets only those with kubeconfigs that policies name are read,
 and kept of them are the key, and the kubeconfig's server or why it is refused. It holds no environment of containers, no
 messages and no annotations of others, unless a HealthCheckRegistration reads them.`,
-		Example: `  kubectl autohealer facts export -o facts.yaml
+		Example: `  kubectl autohealer facts export > facts.yaml
   kubectl autohealer validate -R -f policies/ --facts facts.yaml`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.runFactsExport(cmd.Context(), output) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runFactsExport(cmd.Context()) },
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write; default: standard output")
 	a.addCluster(cmd)
 	return cmd
 }
 
-func (a *App) runFactsExport(ctx context.Context, output string) error {
+func (a *App) runFactsExport(ctx context.Context) error {
 	s, err := a.readLive(ctx)
 	if err != nil {
 		return err
@@ -217,15 +215,5 @@ func (a *App) runFactsExport(ctx context.Context, output string) error {
 	if err := w.facts.Record(ctx, func(text string) { fmt.Fprintln(a.ErrOut, "warning:", text) }); err != nil {
 		return fmt.Errorf("read what policies name: %w", err)
 	}
-	if output == "" || output == "-" {
-		return s.Write(a.Out)
-	}
-	var text bytes.Buffer
-	if err := s.Write(&text); err != nil {
-		return err
-	}
-	if err := os.WriteFile(output, text.Bytes(), 0o600); err != nil {
-		return fmt.Errorf("--output: %w", err)
-	}
-	return nil
+	return s.Write(a.Out)
 }

@@ -40,6 +40,19 @@ func TestCatalogue(t *testing.T) {
 	}
 }
 
+// TestMessagesCitePagesByURL: who reads a refusal seldom has the repository.
+func TestMessagesCitePagesByURL(t *testing.T) {
+	g := newTestGuard(t, nil)
+	for _, kind := range g.Kinds() {
+		for _, rule := range g.Rules(kind) {
+			says := rule.MessageExpression + rule.Rationale + Docs(rule.ID)
+			if urls := strings.Count(says, "https://github.com/resourcestack/autohealer/blob/main/docs/"); urls == 0 || urls != strings.Count(says, "docs/") {
+				t.Errorf("%s cites a page by its path: %s", rule.ID, says)
+			}
+		}
+	}
+}
+
 func runCatalogueTest(t testing.TB, kind string, test Test) Verdict {
 	t.Helper()
 	verdict, err := newTestGuard(t, nil).RunTest(t.Context(), kind, test)
@@ -145,21 +158,21 @@ func TestRefusalsSayWhatIsWrongAndWhatToWrite(t *testing.T) {
 	}{
 		"OutOfDisk false with NoExecute breaks two rules": {
 			spec: "{type: OutOfDisk, effect: NoExecute, taintKey: example.com/disk, conditions: {OutOfDisk: {status: false}}}",
-			want: "conditionset/matches-healthy-nodes: every condition asks for its healthy status (OutOfDisk: false), so all healthy nodes would get the taint; write the status that reports the problem: OutOfDisk: {status: true} (docs/reference/guardrails.md#conditionset-matches-healthy-nodes)\n" +
-				"conditionset/obsolete-condition: OutOfDisk: false asks for a condition that Kubernetes no longer reports; where anything still reports it, that is its status on healthy nodes. Remove it, or write DiskPressure: {status: true} (docs/reference/guardrails.md#conditionset-obsolete-condition)",
+			want: "conditionset/matches-healthy-nodes: every condition asks for its healthy status (OutOfDisk: false), so all healthy nodes would get the taint; write the status that reports the problem: OutOfDisk: {status: true} (https://github.com/resourcestack/autohealer/blob/main/docs/reference/guardrails.md#conditionset-matches-healthy-nodes)\n" +
+				"conditionset/obsolete-condition: OutOfDisk: false asks for a condition that Kubernetes no longer reports; where anything still reports it, that is its status on healthy nodes. Remove it, or write DiskPressure: {status: true} (https://github.com/resourcestack/autohealer/blob/main/docs/reference/guardrails.md#conditionset-obsolete-condition)",
 		},
 		"a reserved key": {
 			spec: "{type: KernelDeadlock, effect: NoSchedule, taintKey: node.kubernetes.io/kernel, conditions: {KernelDeadlock: {status: true}}}",
-			want: "conditionset/reserved-taint-key: taintKey \"node.kubernetes.io/kernel\" belongs to Kubernetes, which acts on it; write a key with a domain of your own, such as example.com/KernelDeadlock (docs/reference/guardrails.md#conditionset-reserved-taint-key)",
+			want: "conditionset/reserved-taint-key: taintKey \"node.kubernetes.io/kernel\" belongs to Kubernetes, which acts on it; write a key with a domain of your own, such as example.com/KernelDeadlock (https://github.com/resourcestack/autohealer/blob/main/docs/reference/guardrails.md#conditionset-reserved-taint-key)",
 		},
 		"a key that would break the line is quoted": {
 			spec: "{type: KernelDeadlock, effect: NoSchedule, taintKey: \"a\\nb\", conditions: {KernelDeadlock: {status: true}}}",
-			want: "conditionset/reserved-taint-key: taintKey \"a\\nb\" is not a valid taint key; write a domain of your own, a slash and a name of at most 63 letters, digits, -, _ or ., such as example.com/KernelDeadlock (docs/reference/guardrails.md#conditionset-reserved-taint-key)",
+			want: "conditionset/reserved-taint-key: taintKey \"a\\nb\" is not a valid taint key; write a domain of your own, a slash and a name of at most 63 letters, digits, -, _ or ., such as example.com/KernelDeadlock (https://github.com/resourcestack/autohealer/blob/main/docs/reference/guardrails.md#conditionset-reserved-taint-key)",
 		},
 		"more nodes than the limit": {
 			spec:     "{type: KernelDeadlock, effect: NoSchedule, taintKey: example.com/kernel, conditions: {KernelDeadlock: {status: true}}}",
 			forecast: condition.Forecast{Nodes: 40, WouldTaint: 37, Limit: 4, LimitName: "maxTaintedNodes", UnionLimit: 40, MatchingNodes: []string{"n1", "n2", "n3", "n4", "n5", "n6"}},
-			want:     "conditionset/would-exceed-limit: would now taint 37 of 40 nodes (n1, n2, n3, n4, n5, …), and maxTaintedNodes allows 4; narrow conditions or nodeSelector, write maxNodes: 4, or watch it first with mode: Observe (docs/reference/guardrails.md#conditionset-would-exceed-limit)",
+			want:     "conditionset/would-exceed-limit: would now taint 37 of 40 nodes (n1, n2, n3, n4, n5, …), and maxTaintedNodes allows 4; narrow conditions or nodeSelector, write maxNodes: 4, or watch it first with mode: Observe (https://github.com/resourcestack/autohealer/blob/main/docs/reference/guardrails.md#conditionset-would-exceed-limit)",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

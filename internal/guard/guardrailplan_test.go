@@ -102,7 +102,7 @@ func TestANewRuleThatWouldStopStoredPoliciesNamesThem(t *testing.T) {
 		overPlan   = `{rules: [{name: few, kinds: [ConditionSet], onFactsUnavailable: Deny, expression: "plan.wouldTaint < 1"}]}`
 		reworded   = `{rules: [{name: no-eviction, kinds: [ConditionSet], expression: "object.spec.effect != 'NoExecute'", messageExpression: "'no'"}]}`
 		andAnother = `{rules: [{name: no-eviction, kinds: [ConditionSet], expression: "object.spec.effect != 'NoExecute'"}, {name: other, kinds: [ConditionSet], expression: "object.spec.type == 'KubeletUnhealthy'"}]}`
-		docs       = " (docs/reference/guardrails.md#guardrail-refuses-stored)"
+		docs       = " (https://github.com/resourcestack/autohealer/blob/main/docs/reference/guardrails.md#guardrail-refuses-stored)"
 	)
 	for name, c := range map[string]struct {
 		stored    sets
@@ -165,7 +165,7 @@ func TestDisputedConditionTypesAreNamed(t *testing.T) {
 	g := newTestGuard(t, nil)
 	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "gpu-team", `{conditionTypes: [{type: GPUHealthy, healthyStatus: "True"}]}`), rail(t, "platform", `{conditionTypes: [{type: GPUHealthy, healthyStatus: "True"}]}`)})
 	v := reviewRail(t, t.Context(), g, "", `{conditionTypes: [{type: GPUHealthy, healthyStatus: "False"}]}`)
-	const want = "guardrail/disputed-condition-type: another Guardrail declares the opposite of GPUHealthy (Guardrail gpu-team); while they disagree both statuses count as healthy, so a ConditionSet that asks for nothing else is refused, and a stored one does nothing new. Agree on one healthyStatus (docs/reference/guardrails.md#guardrail-disputed-condition-type)"
+	const want = "guardrail/disputed-condition-type: another Guardrail declares the opposite of GPUHealthy (Guardrail gpu-team); while they disagree both statuses count as healthy, so a ConditionSet that asks for nothing else is refused, and a stored one does nothing new. Agree on one healthyStatus (https://github.com/resourcestack/autohealer/blob/main/docs/reference/guardrails.md#guardrail-disputed-condition-type)"
 	if got := warningOf(v, "guardrail/disputed-condition-type"); !v.Allowed || got != want {
 		t.Errorf("allowed %v: %s\n got %s\nwant %s", v.Allowed, v.Message(), got, want)
 	}
@@ -183,12 +183,12 @@ func TestAnExceptionIsToldTheRightHash(t *testing.T) {
 	for name, c := range map[string]struct{ target, hash, rule, want string }{
 		"the right hash": {"s00", right, "guardrailexception/other-hash", ""},
 		"another hash": {"s00", "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", "guardrailexception/other-hash",
-			"guardrailexception/other-hash: the spec of ConditionSet s00 has the hash " + right + ", not 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef; the exception lifts nothing until they are equal. If it is for the object as it is now, write specHash: " + right + " (docs/reference/guardrails.md#guardrailexception-other-hash)"},
+			"guardrailexception/other-hash: the spec of ConditionSet s00 has the hash " + right + ", not 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef; the exception lifts nothing until they are equal. If it is for the object as it is now, write specHash: " + right + " (https://github.com/resourcestack/autohealer/blob/main/docs/reference/guardrails.md#guardrailexception-other-hash)"},
 		"no such object": {"s99", right, "guardrailexception/target-missing",
-			"guardrailexception/target-missing: there is no ConditionSet s99 yet; the exception holds once there is one whose spec has the hash " + right + " (docs/reference/guardrails.md#guardrailexception-target-missing)"},
+			"guardrailexception/target-missing: there is no ConditionSet s99 yet; the exception holds once there is one whose spec has the hash " + right + " (https://github.com/resourcestack/autohealer/blob/main/docs/reference/guardrails.md#guardrailexception-target-missing)"},
 		"no such object, so no hash either": {"s99", right, "guardrailexception/other-hash", ""},
 		"a rule that the policy has too": {"s99", right, "guardrailexception/unmarked-target",
-			"guardrailexception/unmarked-target: the API server itself refuses what breaks conditionset/matches-healthy-nodes, because its policy can not see exceptions; give ConditionSet s99 the annotation autohealer.resourcestack.com/excepted-rules: conditionset/matches-healthy-nodes (docs/reference/guardrails.md#guardrailexception-unmarked-target)"},
+			"guardrailexception/unmarked-target: the API server itself refuses what breaks conditionset/matches-healthy-nodes, because its policy can not see exceptions; give ConditionSet s99 the annotation autohealer.resourcestack.com/excepted-rules: conditionset/matches-healthy-nodes (https://github.com/resourcestack/autohealer/blob/main/docs/reference/guardrails.md#guardrailexception-unmarked-target)"},
 		"a target that is stored with its spec already":    {"s00", right, "guardrailexception/unmarked-target", ""},
 		"a target that gets another spec and is annotated": {"s01", right, "guardrailexception/unmarked-target", ""},
 	} {

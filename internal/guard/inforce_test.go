@@ -190,8 +190,8 @@ func TestOfADisputedTypeBothStatusesAreHealthy(t *testing.T) {
 		rail(t, "a", `{conditionTypes: [{type: GPUHealthy, healthyStatus: "True"}]}`), rail(t, "b", `{conditionTypes: [{type: GPUHealthy, healthyStatus: "False"}]}`),
 	})
 	for conditions, want := range map[string]string{
-		"{GPUHealthy: {status: true}}":                                 "conditionset/matches-healthy-nodes: every condition asks for its healthy status (GPUHealthy: true), so all healthy nodes would get the taint; Guardrails disagree on which status of GPUHealthy is healthy, so both count as healthy: have them agree on one (docs/reference/guardrails.md#conditionset-matches-healthy-nodes)",
-		"{GPUHealthy: {status: false}, Ready: {status: true}}":         "conditionset/matches-healthy-nodes: every condition asks for its healthy status (GPUHealthy: false, Ready: true), so all healthy nodes would get the taint; Guardrails disagree on which status of GPUHealthy is healthy, so both count as healthy: have them agree on one (docs/reference/guardrails.md#conditionset-matches-healthy-nodes)",
+		"{GPUHealthy: {status: true}}":                                 "conditionset/matches-healthy-nodes: every condition asks for its healthy status (GPUHealthy: true), so all healthy nodes would get the taint; Guardrails disagree on which status of GPUHealthy is healthy, so both count as healthy: have them agree on one (https://github.com/resourcestack/autohealer/blob/main/docs/reference/guardrails.md#conditionset-matches-healthy-nodes)",
+		"{GPUHealthy: {status: false}, Ready: {status: true}}":         "conditionset/matches-healthy-nodes: every condition asks for its healthy status (GPUHealthy: false, Ready: true), so all healthy nodes would get the taint; Guardrails disagree on which status of GPUHealthy is healthy, so both count as healthy: have them agree on one (https://github.com/resourcestack/autohealer/blob/main/docs/reference/guardrails.md#conditionset-matches-healthy-nodes)",
 		"{GPUHealthy: {status: unknown}}":                              "",
 		"{GPUHealthy: {status: true}, KernelDeadlock: {status: true}}": "",
 	} {

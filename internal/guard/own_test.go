@@ -191,7 +191,7 @@ func TestWhoeverPausesIsNotStoppedByAnOldMistake(t *testing.T) {
 	}
 	v = update("{}", "{"+typo+"}")
 	const want = "guardrail/rules-compile: rule typo, expression for ConditionSet, 1:12: undefined field 'efect'\n | object.spec.efect != 'NoExecute'\n | ...........^\n" +
-		"Correct the expression; the variables and their fields are in docs/reference/guardrails.md (docs/reference/guardrails.md#guardrail-rules-compile)"
+		"Correct the expression; the page has the variables and their fields (https://github.com/resourcestack/autohealer/blob/main/docs/reference/guardrails.md#guardrail-rules-compile)"
 	if v.Allowed || v.Message() != want {
 		t.Errorf("allowed %v:\n%s\nwant\n%s", v.Allowed, v.Message(), want)
 	}
@@ -331,7 +331,7 @@ func TestARuleThatJudgesChangesOnlyIsToldOf(t *testing.T) {
 		{name: holds, kinds: [ConditionSet], expression: "object.spec.effect != 'NoExecute' || limits.breakerMin > 2"}]}`)
 	const want = "guardrail/judges-changes-only: judges creations and updates only, for what it reads: rule by-operators for ConditionSet (request.userInfo.username), " +
 		"rule small-steps for ConditionSet (facts.nodes, oldObject, plan.wouldTaint), rule entitled for ConditionSet (authorizer about who asks), rule by-operators for WeederConfig (request.userInfo.username). " +
-		"A policy that is stored already, or while the webhook is away, acts whatever it says; for a rule that stops that, too, write it over object, limits or authorizer.serviceAccount(…); if changes are what is meant, ignore this (docs/reference/guardrails.md#guardrail-judges-changes-only)"
+		"A policy that is stored already, or while the webhook is away, acts whatever it says; for a rule that stops that, too, write it over object, limits or authorizer.serviceAccount(…); if changes are what is meant, ignore this (https://github.com/resourcestack/autohealer/blob/main/docs/reference/guardrails.md#guardrail-judges-changes-only)"
 	if got := warningOf(v, "guardrail/judges-changes-only"); !v.Allowed || got != want {
 		t.Errorf("allowed %v: %s\n got %s\nwant %s", v.Allowed, v.Message(), got, want)
 	}

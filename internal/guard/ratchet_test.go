@@ -76,7 +76,7 @@ func TestAnOldViolationSaysThatItIsOld(t *testing.T) {
 		conditionSet(t, "{type: A, effect: NoSchedule, taintKey: k8s.io/a, conditions: {KernelDeadlock: {status: true}}}"),
 		conditionSet(t, "{type: B, effect: NoSchedule, taintKey: k8s.io/a, conditions: {KernelDeadlock: {status: true}}}"),
 	))
-	want := `conditionset/reserved-taint-key: taintKey "k8s.io/a" belongs to Kubernetes, which acts on it; write a key with a domain of your own, such as example.com/B (docs/reference/guardrails.md#conditionset-reserved-taint-key); it was so before, and this update doesn't touch it`
+	want := `conditionset/reserved-taint-key: taintKey "k8s.io/a" belongs to Kubernetes, which acts on it; write a key with a domain of your own, such as example.com/B (https://github.com/resourcestack/autohealer/blob/main/docs/reference/guardrails.md#conditionset-reserved-taint-key); it was so before, and this update doesn't touch it`
 	if !v.Allowed || v.Warnings()[0] != want {
 		t.Errorf("allowed %v\n got %s\nwant %s", v.Allowed, v.Warnings()[0], want)
 	}

@@ -9,6 +9,8 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/resourcestack/autohealer/internal/domain/docs"
 )
 
 // Severity is what a violated rule does.
@@ -185,9 +187,9 @@ func (r *Rule) validateSoftening() error {
 	return nil
 }
 
-// Docs is the place of a rule's documentation, relative to the project's root.
+// Docs is where a rule is explained on the web.
 func Docs(ruleID string) string {
-	return "docs/reference/guardrails.md#" + Anchor(ruleID)
+	return docs.Base + "docs/reference/guardrails.md#" + Anchor(ruleID)
 }
 
 // Anchor is the id's anchor on the page of all rules.

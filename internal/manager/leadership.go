@@ -5,16 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
 
+	"github.com/resourcestack/autohealer/internal/domain/lease"
 	"github.com/resourcestack/autohealer/internal/installation"
 )
 
@@ -43,7 +46,7 @@ type leadership struct {
 
 // newLeadership makes the lock on a Lease. Its requests end after half of trusted, so that one that hangs can be tried
 // again.
-func newLeadership(config *rest.Config, namespace, name string, trusted time.Duration, marker *installation.Marker) (*leadership, error) {
+func newLeadership(config *rest.Config, o options, name string, trusted time.Duration, marker *installation.Marker) (*leadership, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("name this replica: %w", err)
@@ -55,11 +58,21 @@ func newLeadership(config *rest.Config, namespace, name string, trusted time.Dur
 		return nil, fmt.Errorf("make the client of the leader election: %w", err)
 	}
 	identity := resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())}
-	lock, err := resourcelock.New(resourcelock.LeasesResourceLock, namespace, name, client.CoreV1(), client.CoordinationV1(), identity)
+	lock, err := resourcelock.NewWithLabels(resourcelock.LeasesResourceLock, o.leaderElectNamespace, name, client.CoreV1(), client.CoordinationV1(), identity,
+		map[string]string{lease.LabelVersion: labelOf(o.built)})
 	if err != nil {
 		return nil, fmt.Errorf("make the lock of the leader election: %w", err)
 	}
 	return &leadership{Interface: lock, Trusted: trusted, Clock: clock.RealClock{}, Ours: marker.Ours, Undoubted: marker.Undoubted}, nil
+}
+
+// labelOf is a version as a label has it; "" where none can, which must keep nobody from leading.
+func labelOf(built string) string {
+	label := strings.ReplaceAll(built, "+", "_")
+	if len(validation.IsValidLabelValue(label)) > 0 {
+		return ""
+	}
+	return label
 }
 
 // Create makes the Lease.

@@ -97,7 +97,7 @@ func assemble(t *testing.T) {
 		t.Fatal(err)
 	}
 	serving := newCertificate(o, marker.Ours)
-	leadership, err := newLeadership(config, o.leaderElectNamespace, lease.Name, lease.RenewDeadline, marker)
+	leadership, err := newLeadership(config, o, lease.Name, lease.RenewDeadline, marker)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ func run(ctx context.Context, o options) error {
 	var lock resourcelock.Interface
 	var leads func() bool // nil for always: a manager that is alone
 	if o.leaderElect {
-		leadership, err := newLeadership(config, o.leaderElectNamespace, lease.Name, lease.RenewDeadline, marker)
+		leadership, err := newLeadership(config, o, lease.Name, lease.RenewDeadline, marker)
 		if err != nil {
 			return err
 		}

@@ -82,9 +82,13 @@ var _ = Describe("kubectl autohealer check", func() {
 		Expect(plugin(ctx, h.Kubeconfig, "check")).To(SatisfyAll(HaveField("Code", 0), HaveField("Err", BeEmpty()), HaveField("Out", And(
 			HavePrefix("kubernetes     ok: the API server is of 1.33 or later\ninstallations  ok: there is no second one\nkinds          ok: the CRDs are those of this version\n"), HaveSuffix("\nThe installation is sound.\n")))))
 		Expect(plugin(ctx, h.Kubeconfig, "check", "-o", "yaml").Out).To(And(ContainSubstring("apiVersion: cli.autohealer.resourcestack.com/v1alpha1\nkind: Check\n"), ContainSubstring("\nsound: true\n")))
-		Expect(plugin(ctx, h.Kubeconfig, "check", "-o", "jsonpath={.sound}", "--wait=1m").Out).To(Equal("true"))
+		Expect(plugin(ctx, h.Kubeconfig, "version")).To(SatisfyAll(HaveField("Code", 0), HaveField("Err", BeEmpty()),
+			HaveField("Out", MatchRegexp(`^Client Version: \S+\nManager Version: \S+\nKubernetes Version: v1\.\d+\.\d+\S*\n$`))))
+		Expect(plugin(ctx, h.Kubeconfig, "version", "--autohealer-namespace=nowhere", "-o", "yaml").Out).To(MatchRegexp(
+			`(?s)^apiVersion: cli.autohealer.resourcestack.com/v1alpha1\n.*kind: Version\n.*managerVersionUnknown: leases.coordination.k8s.io "autohealer-manager" not found\n`))
+		Expect(plugin(ctx, h.Kubeconfig, "check", "-o", "jsonpath={.sound}", "--wait", "--timeout=1m").Out).To(Equal("true"))
 		Expect(kubectl(ctx, "get", "conditionsets,guardrailexceptions,guardrails,probeconfigs,weederconfigs", "-A", "-o", "name")).To(BeEmpty(), "nothing is stored")
-		for _, args := range [][]string{{"check", "more"}, {"check", "--wait=-1s"}, {"check", "-o", "xml"}, {"check", "--server=https://" + cluster.Unserved()}} {
+		for _, args := range [][]string{{"check", "more"}, {"check", "--wait", "--timeout=-1s"}, {"check", "--wait=2m"}, {"check", "-o", "xml"}, {"check", "--server=https://" + cluster.Unserved()}} {
 			Expect(plugin(ctx, h.Kubeconfig, args...)).To(HaveField("Code", 2), "%q", args)
 		}
 	})
@@ -318,7 +322,7 @@ spec:
 			ContainElement(SatisfyAll(HaveField("Part", "verdicts"), HaveField("Message", ContainSubstring("the webhook can't be reached: ")))),
 			HaveEach(Or(HaveField("Part", "manager"), rest)),
 		))
-		Expect(plugin(ctx, h.Kubeconfig, "check", "--wait=2s")).To(SatisfyAll(HaveField("Code", 1), HaveField("Out", ContainSubstring("manager        UNSOUND: no manager leads, so nothing is done and nothing undone\ncaches         UNSOUND, which may follow from manager\nverdicts       UNSOUND, which may follow from manager\n"))))
+		Expect(plugin(ctx, h.Kubeconfig, "check", "--wait", "--timeout=2s")).To(SatisfyAll(HaveField("Code", 1), HaveField("Out", ContainSubstring("manager        UNSOUND: no manager leads, so nothing is done and nothing undone\ncaches         UNSOUND, which may follow from manager\nverdicts       UNSOUND, which may follow from manager\n"))))
 
 		By("a forged Lease of an hour")
 		renew := func(at time.Time, seconds string) {
@@ -358,7 +362,7 @@ spec:
 		waited := make(chan said)
 		go func() {
 			defer GinkgoRecover()
-			waited <- plugin(ctx, h.Kubeconfig, "check", "--wait=2m")
+			waited <- plugin(ctx, h.Kubeconfig, "check", "--wait")
 		}()
 		Expect(h.StartComponent(ctx, harness.Manager)).To(Succeed())
 		Eventually(waited, "1m").Should(Receive(SatisfyAll(HaveField("Code", 0), HaveField("Out", HaveSuffix("The installation is sound.\n")))))

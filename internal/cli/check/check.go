@@ -137,7 +137,7 @@ func (c *Checker) admit(ctx context.Context, object, old map[string]any) (r Repo
 	}
 	slices.Sort(unknown)
 	for _, path := range unknown {
-		r.deny(RuleUnknownField, path, fmt.Sprintf("unknown field %q", path))
+		r.deny(RuleUnknownField, path, fmt.Sprintf("unknown field %q%s", path, d.similarFields(path)))
 	}
 	old = d.readOld(old)
 	d.prepare(stored, old, c.Namespace)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/manifest"
+	"github.com/resourcestack/autohealer/internal/domain/docs"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
@@ -56,7 +57,7 @@ type Violation struct {
 	Field string `json:"field,omitempty"`
 	// Line of the field, or of the object.
 	Line int `json:"line"`
-	// Docs is the place of the rule's documentation, relative to the project's root.
+	// Docs is where the rule is explained on the web, or the Guardrail that it is in.
 	Docs string `json:"-"`
 }
 
@@ -79,8 +80,8 @@ func (r *Report) has(severity guard.Severity) bool {
 		slices.ContainsFunc(r.Skipped, func(s guard.Skip) bool { return s.Severity == severity && s.Missing == "" })
 }
 
-// Docs is where text and schema rules are explained.
-func Docs(rule string) string { return "docs/reference/cli.md#" + guard.Anchor(rule) }
+// Docs is where a rule of text or schema is explained on the web.
+func Docs(rule string) string { return docs.Base + "docs/reference/cli.md#" + guard.Anchor(rule) }
 
 // Key is what makes two manifests one object.
 type Key struct{ Kind, Namespace, Name string }

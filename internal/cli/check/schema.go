@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"maps"
+	"slices"
+	"strings"
 
 	extv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
@@ -21,6 +24,7 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/cel/common"
 
+	"github.com/resourcestack/autohealer/internal/domain/suggest"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
@@ -101,6 +105,31 @@ func (d *definition) decode(object map[string]any) (unknown []string, err error)
 	}
 	defaulting.Default(object, d.structural)
 	return append(unknown, paths...), nil
+}
+
+// similarFields ends a sentence about an unknown field with those that stand where it stands.
+func (d *definition) similarFields(unknown string) string {
+	segments := strings.Split(strings.ReplaceAll(unknown, "[", ".["), ".")
+	return suggest.DidYouMean(segments[len(segments)-1], siblings(d.structural, segments))
+}
+
+// siblings are the fields beside the last segment of a path. A key of a map may have dots, and so be several segments.
+func siblings(s *structuralschema.Structural, segments []string) []string {
+	if len(segments) == 1 {
+		return slices.Collect(maps.Keys(s.Properties))
+	}
+	if property, ok := s.Properties[segments[0]]; ok {
+		return siblings(&property, segments[1:])
+	}
+	if s.Items != nil {
+		return siblings(s.Items, segments[1:])
+	}
+	for i := 1; i < len(segments) && s.AdditionalProperties != nil && s.AdditionalProperties.Structural != nil; i++ {
+		if found := siblings(s.AdditionalProperties.Structural, segments[i:]); len(found) > 0 {
+			return found
+		}
+	}
+	return nil
 }
 
 // validate says what the API server would of a creation, or, with an old object, of an update.

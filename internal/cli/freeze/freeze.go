@@ -98,15 +98,13 @@ func Thaw(ctx context.Context, c client.Client) (was *v1alpha1.Guardrail, others
 	if err := c.Delete(ctx, was, client.Preconditions{UID: &was.UID}); err != nil && !apierrors.IsNotFound(err) {
 		return nil, others, fmt.Errorf("delete Guardrail %s: %w", was.Name, err)
 	}
-	return was, others, gone(ctx, c, was)
+	return was, others, nil
 }
 
-// goneWithin is how long a deletion may take before somebody's finalizer is the reason.
-const goneWithin = 5 * time.Second
-
-func gone(ctx context.Context, c client.Client, was *v1alpha1.Guardrail) error {
+// Gone waits for a deletion, at most for so long. If it takes longer, somebody's finalizer is the reason.
+func Gone(ctx context.Context, c client.Client, was *v1alpha1.Guardrail, within time.Duration) error {
 	now := &v1alpha1.Guardrail{}
-	err := wait.PollUntilContextTimeout(ctx, lookAgain, goneWithin, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, lookAgain, within, true, func(ctx context.Context) (bool, error) {
 		err := c.Get(ctx, client.ObjectKeyFromObject(was), now)
 		return apierrors.IsNotFound(err) || err == nil && now.UID != was.UID, client.IgnoreNotFound(err)
 	})

@@ -19,12 +19,11 @@ import (
 
 // Overview is one look at a cluster.
 type Overview struct {
-	metav1.TypeMeta `json:",inline"`
-	Manager         Manager  `json:"manager"`
-	FrozenBy        []string `json:"frozenBy,omitempty"`
-	PausedBy        []string `json:"pausedBy,omitempty"`
-	Limits          []Limit  `json:"limits"`
-	Policies        []Policy `json:"policies"`
+	Manager  Manager  `json:"manager"`
+	FrozenBy []string `json:"frozenBy,omitempty"`
+	PausedBy []string `json:"pausedBy,omitempty"`
+	Limits   []Limit  `json:"limits"`
+	Policies []Policy `json:"policies"`
 	// Held are the nodes that people ask to leave alone.
 	Held []Held `json:"held,omitempty"`
 	// Orphans are taints of ConditionSets that don't exist, which nobody takes off.
@@ -144,12 +143,6 @@ func (o *Overview) Differs(before *Overview) bool {
 	a.Manager.Renewed, b.Manager.Renewed = nil, nil
 	return !reflect.DeepEqual(a, b)
 }
-
-// Kind and APIVersion of what -o json prints.
-const (
-	Kind       = "Status"
-	APIVersion = "cli.autohealer.resourcestack.com/v1alpha1"
-)
 
 // age of a moment in words.
 func age(t, now time.Time) string { return max(0, now.Sub(t)).Truncate(time.Second).String() + " ago" }

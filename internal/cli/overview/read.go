@@ -45,7 +45,6 @@ type Reader struct {
 // Read looks once. What its user may not read is named as missing; an API server that doesn't answer is an error.
 func (r Reader) Read(ctx context.Context) (*Overview, error) {
 	o := &Overview{Manager: Manager{Ready: -1, Replicas: -1}, Limits: []Limit{}, Policies: []Policy{}}
-	o.APIVersion, o.Kind = APIVersion, Kind
 	for _, step := range []struct {
 		what string
 		read func(context.Context, *Overview) error

@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -91,11 +92,8 @@ func (f Plans) Acting() (n int) {
 	return n
 }
 
-// Write writes plans as text or json.
-func (f Plans) Write(w io.Writer, format string) error {
-	if format == "json" {
-		return f.writeJSON(w)
-	}
+// Text writes plans for people.
+func (f Plans) Text(w io.Writer) error {
 	var out strings.Builder
 	for _, p := range f.Plans {
 		f.writeText(&out, p)
@@ -144,13 +142,14 @@ type jsonPlan struct {
 	ofKind
 }
 
-func (f Plans) writeJSON(w io.Writer) error {
+// MarshalJSON has all that planners foretold.
+func (f Plans) MarshalJSON() ([]byte, error) {
 	out := jsonPlans{TakenAt: f.TakenAt, AgeSeconds: int64(f.Age / time.Second), PausedBy: append([]string{}, f.PausedBy...), Plans: []jsonPlan{}}
 	for _, p := range f.Plans {
 		r := &p.Report
 		out.Plans = append(out.Plans, jsonPlan{r.File, r.Line, r.Kind, r.Name, r.Allowed, append([]check.Violation{}, r.Violations...), p.Acts, p.json})
 	}
-	return WriteJSON(w, out)
+	return json.Marshal(out)
 }
 
 // ConditionSet takes in what a set would do under a policy. Sum is of the stored set of its name, with this one in its place.

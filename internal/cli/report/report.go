@@ -33,15 +33,6 @@ type Result struct {
 	Colors bool
 }
 
-// Writer writes a result.
-type Writer func(io.Writer, Result) error
-
-// Writers by the name of their format.
-var Writers = map[string]Writer{"text": Text, "json": JSON, "sarif": SARIF, "junit": JUnit, "github": GitHub}
-
-// Formats are the names, the default first.
-func Formats() []string { return []string{"text", "json", "sarif", "junit", "github"} }
-
 // kindAndName is how people name an object.
 func kindAndName(r check.Report) string {
 	name := r.Name
@@ -87,21 +78,13 @@ var wants = []guard.Missing{guard.MissingFacts, guard.MissingAuthorizer, guard.M
 // skippedLabel is how every format names it: Skipped(facts), Skipped(authorizer), Skipped(request).
 func skippedLabel(missing guard.Missing) string { return fmt.Sprintf("Skipped(%s)", missing) }
 
-// JSON writes a list with one entry an object; what was ignored isn't in it.
-func JSON(w io.Writer, result Result) error {
-	list := append([]check.Report{}, result.Reports...)
+// MarshalJSON has an entry for each object that was judged.
+func (r Result) MarshalJSON() ([]byte, error) {
+	list := append([]check.Report{}, r.Reports...)
 	for i := range list {
 		list[i].Violations, list[i].Skipped = append([]check.Violation{}, list[i].Violations...), append([]guard.Skip{}, list[i].Skipped...) // never null
 	}
-	return WriteJSON(w, list)
-}
-
-// WriteJSON writes a value as people and programs read it.
-func WriteJSON(w io.Writer, value any) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(value)
+	return json.Marshal(map[string]any{"objects": list})
 }
 
 // GitHub writes workflow commands, which GitHub shows beside the lines of a pull request, and the summary.

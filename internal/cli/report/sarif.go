@@ -12,12 +12,10 @@ import (
 	"text/template"
 
 	"github.com/resourcestack/autohealer/internal/cli/check"
+	"github.com/resourcestack/autohealer/internal/domain/docs"
 	"github.com/resourcestack/autohealer/internal/domain/sample"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
-
-// home is where the project's files are on the web.
-const home = "https://github.com/resourcestack/autohealer"
 
 // sarifLog is a log with what code scanning reads of what the standard knows. Libraries write each optional property of each result,
 // three times the bytes of what there is to say, and code scanning takes 10 MB.
@@ -74,7 +72,7 @@ func SARIF(w io.Writer, result Result) error {
 	}
 	out := bufio.NewWriter(w)
 	err := sarifLog.Execute(out, map[string]any{
-		"Home": home, "Version": result.Version, "Rules": rules, "Indices": indices, "Skipped": skippedByRule(result), "Results": iter.Seq2[int, sarifResult](results),
+		"Home": docs.Home, "Version": result.Version, "Rules": rules, "Indices": indices, "Skipped": skippedByRule(result), "Results": iter.Seq2[int, sarifResult](results),
 	})
 	return cmp.Or(err, out.Flush())
 }
@@ -137,9 +135,8 @@ var textRules = []guard.Rule{
 
 // helpURI is where a rule is explained on the web.
 func helpURI(rule guard.Rule) string {
-	docs := guard.Docs(rule.ID)
 	if rule.Expression == "" {
-		docs = check.Docs(rule.ID)
+		return check.Docs(rule.ID)
 	}
-	return home + "/blob/main/" + docs
+	return guard.Docs(rule.ID)
 }

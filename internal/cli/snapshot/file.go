@@ -31,7 +31,7 @@ const (
 )
 
 // writeAnew says how to come by a file.
-const writeAnew = "write the file with kubectl autohealer facts export -o FILE"
+const writeAnew = "write the file with kubectl autohealer facts export > FILE"
 
 // Write writes a facts file: a List of what was read, trimmed, the same for the same cluster.
 func (s *Snapshot) Write(w io.Writer) error {

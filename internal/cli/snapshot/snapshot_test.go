@@ -29,8 +29,8 @@ func TestRead(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"facts":                     {text: header + "items: []\n"},
 		"what kubectl get prints":   {text: "apiVersion: v1\nkind: List\nmetadata: {resourceVersion: ''}\nitems:\n- {apiVersion: v1, kind: Node, metadata: {name: a, creationTimestamp: 2026-11-01T00:00:00Z, selfLink: new}}\n"},
-		"an object that is alone":   {text: "apiVersion: v1\nkind: Node\nmetadata: {name: a}\n", want: `want a List of v1, as kubectl get -o yaml prints it, got kind "Node" of "v1"; write the file with kubectl autohealer facts export -o FILE`},
-		"the former format":         {text: "apiVersion: facts.autohealer.resourcestack.com/v1alpha1\nkind: ClusterFacts\nnodes: []\n", want: "the file is of a former format, which wasn't Kubernetes'; write the file with kubectl autohealer facts export -o FILE"},
+		"an object that is alone":   {text: "apiVersion: v1\nkind: Node\nmetadata: {name: a}\n", want: `want a List of v1, as kubectl get -o yaml prints it, got kind "Node" of "v1"; write the file with kubectl autohealer facts export > FILE`},
+		"the former format":         {text: "apiVersion: facts.autohealer.resourcestack.com/v1alpha1\nkind: ClusterFacts\nnodes: []\n", want: "the file is of a former format, which wasn't Kubernetes'; write the file with kubectl autohealer facts export > FILE"},
 		"no time":                   {text: "apiVersion: v1\nkind: List\nitems: []\n", want: "neither annotation facts.autohealer.resourcestack.com/taken-at nor an object says when it was"},
 		"a time that is none":       {text: strings.Replace(header, "2026-11-21T12:00:00Z", "noon", 1) + "items: []\n", want: `annotation facts.autohealer.resourcestack.com/taken-at: "noon" is no time`},
 		"an item that is no object": {text: header + "items: [{kind: Node, metadata: {name: a}}]\n", want: "item 0: it is no object with apiVersion and kind"},

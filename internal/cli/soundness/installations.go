@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/docs"
 )
 
 // installations looks for another one: their managers don't elect one leader.
@@ -73,7 +74,7 @@ func (c *Checker) mark(ctx context.Context) ([]Finding, error) {
 	}
 	return []Finding{{
 		fmt.Sprintf("the cluster is marked as that of an installation in namespace %s, so the manager in namespace %s stands aside", name, c.Namespace),
-		fmt.Sprintf("If none is there, and none was moved: %s. If there are two, remove one: docs/runbooks/stands-aside.md", takeAway),
+		fmt.Sprintf("If none is there, and none was moved: %s. If there are two, remove one: %sdocs/runbooks/stands-aside.md", takeAway, docs.Base),
 	}}, nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/records"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/docs"
 	"github.com/resourcestack/autohealer/internal/domain/lease"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/kinds"
@@ -45,7 +46,7 @@ func (c *Checker) manager(ctx context.Context) ([]Finding, error) {
 		return found, nil
 	}
 	if why := unfinished(d); why != "" {
-		found = append(found, Finding{why, fmt.Sprintf("See why: kubectl -n %s describe pods; docs/how-to/install.md, If the manager doesn't get ready. %s", c.Namespace, c.logs())})
+		found = append(found, Finding{why, fmt.Sprintf("See why: kubectl -n %s describe pods; %sdocs/how-to/install.md#if-the-manager-doesnt-get-ready. %s", c.Namespace, docs.Base, c.logs())})
 	}
 	return found, nil
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/discovery"
@@ -19,12 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/internal/guard"
-)
-
-// Kind and APIVersion of what -o json prints.
-const (
-	Kind       = "Check"
-	APIVersion = "cli.autohealer.resourcestack.com/v1alpha1"
 )
 
 // State of a part.
@@ -60,7 +53,6 @@ type Part struct {
 
 // Report is one look at an installation.
 type Report struct {
-	metav1.TypeMeta `json:",inline"`
 	// Sound: every part is.
 	Sound bool `json:"sound"`
 	// Parts come after those that they may fail because of.
@@ -80,7 +72,6 @@ type Checker struct {
 // Look looks at every part once. What its user may not look at is Unknown; an API server that doesn't answer is an error.
 func (c *Checker) Look(ctx context.Context) (*Report, error) {
 	r := &Report{Sound: true}
-	r.APIVersion, r.Kind = APIVersion, Kind
 	for _, part := range []struct {
 		name, looked string
 		// needs are the parts without which this one fails.

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/docs"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kinds"
 )
@@ -112,13 +113,13 @@ func (c *Checker) unreached(err error) *Finding {
 	const bundle = "caBundle of validatingwebhookconfiguration/" + webhookConfiguration
 	switch {
 	case has("certificate has expired"):
-		return &Finding{"the certificate that the webhook serves has expired: " + why, "The manager renews it, unless it is in files or cert-manager's: docs/how-to/certificates.md. Restart it: kubectl -n " + c.Namespace + " rollout restart deployment/" + c.Manager + ". " + c.logs()}
+		return &Finding{"the certificate that the webhook serves has expired: " + why, "The manager renews it, unless it is in files or cert-manager's: " + docs.Base + "docs/how-to/certificates.md. Restart it: kubectl -n " + c.Namespace + " rollout restart deployment/" + c.Manager + ". " + c.logs()}
 	case has("signed by unknown authority"), has("unable to load root certificates"):
 		return &Finding{"the " + bundle + " isn't that of the certificate which the webhook serves: " + why, "The manager publishes the right one, if it may patch that configuration and nobody else writes it, such as cert-manager's cainjector or a GitOps tool. " + c.logs()}
 	case has("x509: certificate is valid for"), has("doesn't contain any IP SANs"):
-		return &Finding{"the certificate that the webhook serves is for another host: " + why, "Give the manager the host by which API servers call it: --webhook-host. docs/how-to/certificates.md"}
+		return &Finding{"the certificate that the webhook serves is for another host: " + why, "Give the manager the host by which API servers call it: --webhook-host: " + docs.Base + "docs/how-to/certificates.md"}
 	}
-	return &Finding{"the webhook can't be reached: " + why, fmt.Sprintf("See whether its pods are ready and its Service has them: kubectl -n %s get pods,endpointslices; and whether the network lets API servers through: docs/how-to/install.md, Who may connect. %s", c.Namespace, c.logs())}
+	return &Finding{"the webhook can't be reached: " + why, fmt.Sprintf("See whether its pods are ready and its Service has them: kubectl -n %s get pods,endpointslices; and whether the network lets API servers through: %sdocs/how-to/install.md#who-may-connect. %s", c.Namespace, docs.Base, c.logs())}
 }
 
 // webhookConfiguration is the webhook's.

@@ -40,6 +40,9 @@ type Act struct {
 	line []byte
 }
 
+// MarshalJSON gives all that was logged of the act.
+func (a Act) MarshalJSON() ([]byte, error) { return a.line, nil }
+
 // longestLine bounds one line of a log.
 const longestLine = 1 << 20
 
@@ -55,7 +58,7 @@ func Read(logs io.Reader) ([]Act, error) {
 			continue
 		}
 		act := Act{line: slices.Clone(lines.Bytes()[at:])}
-		if json.Unmarshal(act.line, &act) == nil && act.Logger == "acts" && act.Target != "" {
+		if json.Unmarshal(act.line, &act) == nil && act.Logger == "history" && act.Target != "" {
 			acts = append(acts, act)
 		}
 	}
@@ -128,14 +131,4 @@ func Table(w io.Writer, acts []Act) error {
 			ref(a.TargetKind, a.TargetNamespace, a.Target), ref(a.PolicyKind, a.PolicyNamespace, a.Policy), a.Reason, a.what())
 	}
 	return table.Flush()
-}
-
-// Lines writes acts as they were logged, a line of JSON each.
-func Lines(w io.Writer, acts []Act) error {
-	for _, a := range acts {
-		if _, err := fmt.Fprintf(w, "%s\n", a.line); err != nil {
-			return err
-		}
-	}
-	return nil
 }

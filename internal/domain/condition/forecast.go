@@ -9,6 +9,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/sample"
+	"github.com/resourcestack/autohealer/internal/domain/suggest"
 )
 
 // Forecast is what a set would do if it were in force now, as rules and people read it. Counts are of nodes; samples are sorted and at most sample.Size.
@@ -32,6 +33,8 @@ type Forecast struct {
 	UnionTainted, UnionLimit int
 	// UnreportedTypes are members' types that are neither known nor reported by any node.
 	UnreportedTypes []string
+	// SimilarTypes are known or reported types that UnreportedTypes may be misspellings of.
+	SimilarTypes []string
 	// SilentTypes are members' types whose reporter is silent on every node that carries them.
 	SilentTypes []string
 	// ForeignTainted counts nodes that carry the key without our record. ForeignTaintedNodes samples them.
@@ -113,6 +116,7 @@ func (f *Fleet) forecastReporters(p *Forecast, s *Set, at Moment) {
 		if f.index.of(reports(m.Type)).empty() {
 			if _, ok := f.policy.Types.Lookup(m.Type); !ok {
 				p.UnreportedTypes = append(p.UnreportedTypes, m.Type)
+				p.SimilarTypes = append(p.SimilarTypes, suggest.For(m.Type, slices.Concat(f.policy.Types.Names(), f.index.reportedTypes()))...)
 			}
 			continue
 		}

@@ -148,7 +148,7 @@ func (c *crowd) compare() {
 	cs := &v1alpha1.ConditionSet{ObjectMeta: metav1.ObjectMeta{Name: c.pick("of", "s0", "s1", "s2", "new")}, Spec: c.spec()}
 	got := c.fleet.Forecast(cs, limit.Builtin(), moment(noon))
 	// what is read off the limits and the reporters has tests of its own
-	rest := cmpopts.IgnoreFields(condition.Forecast{}, "Nodes", "Limit", "LimitName", "UnionLimit", "UnreportedTypes", "SilentTypes",
+	rest := cmpopts.IgnoreFields(condition.Forecast{}, "Nodes", "Limit", "LimitName", "UnionLimit", "UnreportedTypes", "SimilarTypes", "SilentTypes",
 		"ControlPlaneReady", "ControlPlaneReadyAfter", "IntolerantSystemPods")
 	if diff := cmp.Diff(c.fleet.LookAtEach(c.read(cs)), got, rest, cmpopts.EquateEmpty()); diff != "" {
 		c.t.Fatalf("the forecast of %+v differs from a look at each (-), (+):\n%s", cs.Spec, diff)

@@ -2,6 +2,7 @@ package condition_test
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -120,6 +121,21 @@ func TestForecastOfReporters(t *testing.T) {
 				t.Errorf("silent types differ:\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestForecastSuggestsTypes that are built in, declared or reported.
+func TestForecastSuggestsTypes(t *testing.T) {
+	types, err := ecosystem.NewRegistry(ecosystem.Type{Type: "DiskSlow", Healthy: "False"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := manage(t, calm("10%", "5%"), append(workers(3), newNode("n", reports("GPUBroken", "False", noon))))
+	m.fleet.SetPolicy(policy(calm("10%", "5%"), func(p *condition.Policy) { p.Types = types }), moment(noon))
+	p := forecast(t, m, "a", "effect: NoSchedule\ntaintKey: example.com/k\nconditions: {KernelDeadLock: {status: true}, DiskSlo: {status: true}, GpuBroken: {status: true}, Nonsense: {status: true}}")
+	slices.Sort(p.SimilarTypes)
+	if want := []string{"DiskSlow", "GPUBroken", "KernelDeadlock"}; !slices.Equal(p.SimilarTypes, want) {
+		t.Errorf("got %q, want %q", p.SimilarTypes, want)
 	}
 }
 

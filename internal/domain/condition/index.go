@@ -38,6 +38,16 @@ func reported(conditionType string, status corev1.ConditionStatus) trait {
 
 func reports(conditionType string) trait { return trait{kind: "reports", key: conditionType} }
 
+// reportedTypes are those that some node reports.
+func (i *index) reportedTypes() (all []string) {
+	for t := range i.by {
+		if t.kind == reports("").kind {
+			all = append(all, t.key)
+		}
+	}
+	return all
+}
+
 func labelled(key string) trait     { return trait{kind: "labelled", key: key} }
 func label(key, value string) trait { return trait{"label", key, value} }
 

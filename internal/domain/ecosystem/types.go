@@ -130,6 +130,11 @@ func (k Type) cautiously(other Type) Type {
 	return k
 }
 
+// Names are the types of which somebody said what they mean.
+func (r Registry) Names() []string {
+	return slices.Concat(slices.Sorted(maps.Keys(builtinTypes)), slices.Sorted(maps.Keys(r.declared)))
+}
+
 // Lookup tells what a type means; ok is false when nobody said.
 func (r Registry) Lookup(conditionType string) (k Type, ok bool) {
 	if k, ok = builtinTypes[conditionType]; ok {

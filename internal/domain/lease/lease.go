@@ -11,6 +11,8 @@ import (
 const (
 	// Name names the Lease, and the Deployment whose replicas renew it.
 	Name = "autohealer-manager"
+	// LabelVersion on the Lease says of which version the manager is that wrote it last.
+	LabelVersion = "app.kubernetes.io/version"
 	// Duration is after how long without renewal a standby takes over; RenewDeadline is after how long a leader that
 	// can't renew stops acting. What lies between is for the writes that were sent before.
 	Duration      = 15 * time.Second

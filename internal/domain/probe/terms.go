@@ -5,10 +5,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/docs"
 )
 
 // HintTargetRole tells whoever Autohealer isn't let read or scale things for what to do.
-const HintTargetRole = "bind the ClusterRole autohealer-probe-target to Autohealer's account there (docs/concepts/probe-configs.md)"
+const HintTargetRole = "bind the ClusterRole autohealer-probe-target to Autohealer's account there (" + docs.Base + "docs/concepts/probe-configs.md)"
 
 // Terms are what a config says by itself, whatever the cluster is like.
 type Terms struct {

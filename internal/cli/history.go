@@ -23,18 +23,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/resourcestack/autohealer/internal/cli/trail"
+	"github.com/resourcestack/autohealer/internal/kinds"
 )
 
-type actsOptions struct {
-	filename string
-	since    time.Duration
-	output   *choice
+// pastActs is what history tells.
+type pastActs struct {
+	Acts []trail.Act `json:"acts"`
 }
 
-func (a *App) acts() *cobra.Command {
-	o := &actsOptions{}
+type historyOptions struct {
+	filename string
+	since    time.Duration
+	output   *output[pastActs]
+}
+
+func (a *App) history() *cobra.Command {
+	o := &historyOptions{}
+	offered := []string{"node", "pod", "deployment", "statefulset", "service"}
+	for _, policy := range kinds.Policies() {
+		offered = append(offered, strings.ToLower(policy.Name()))
+	}
 	cmd := &cobra.Command{
-		Use:   "acts [KIND/NAME ...]",
+		Use:   "history [KIND/NAME ...]",
 		Short: "Tell what was done, from the audit trail in the managers' logs",
 		Long: `Tell what was done, from the audit trail in the managers' logs: each act with its time, its target, its policy and its
 reason. It reads the logs of the manager's pods, of all replicas, and what their containers logged before their last restart; or
@@ -43,26 +53,30 @@ these policies or Services, in whatever namespace. To read the pods' logs takes 
 Autohealer's namespace.
 
 Exit code: 0 it is told; 2 the command line is wrong or the command failed.`,
-		Example: `  kubectl autohealer acts --since=1h
-  kubectl autohealer acts node/worker-7
-  kubectl autohealer acts -f manager.log conditionset/kernel-deadlock -o json`,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(cmd *cobra.Command, args []string) error { return a.runActs(cmd.Context(), o, args) },
+		Example: `  kubectl autohealer history --since=1h
+  kubectl autohealer history node/worker-7
+  kubectl autohealer history -f manager.log conditionset/kernel-deadlock -o json`,
+		ValidArgsFunction: a.completeObjects(offered...),
+		RunE:              func(cmd *cobra.Command, args []string) error { return a.runHistory(cmd.Context(), o, args) },
 	}
 	cmd.Flags().StringVarP(&o.filename, "filename", "f", "", "file with logs, or - for standard input, in place of the pods' logs")
 	cmd.Flags().DurationVar(&o.since, "since", 0, "only acts that are younger, such as 1h")
 	// It fails for a flag that isn't there, and this one is.
 	_ = cmd.MarkFlagFilename("filename", "log", "json", "txt")
-	o.output = choiceFlag(cmd, "output", "o", "output format: a table, or the lines as they were logged", "text", "json")
+	o.output = outputFlag(cmd, "History", map[string]printer[pastActs]{"": a.historyTable})
 	a.addCluster(cmd, "since")
 	return cmd
 }
 
-func (a *App) runActs(ctx context.Context, o *actsOptions, args []string) error {
+func (a *App) runHistory(ctx context.Context, o *historyOptions, args []string) error {
 	for _, arg := range args {
 		if kind, name, slashed := strings.Cut(arg, "/"); !slashed || kind == "" || name == "" {
 			return fmt.Errorf("%q: write a kind and a name, such as node/worker-7", arg)
 		}
+	}
+	show, err := o.output.printer()
+	if err != nil {
+		return err
 	}
 	acts, err := a.readActs(ctx, o)
 	if err != nil {
@@ -79,17 +93,18 @@ func (a *App) runActs(ctx context.Context, o *actsOptions, args []string) error 
 		})
 		return o.since > 0 && now.Sub(act.Time) > o.since || len(args) > 0 && !asked
 	})
-	switch {
-	case o.output.value == "json":
-		return trail.Lines(a.Out, acts)
-	case len(acts) == 0:
+	return show.write(pastActs{append([]trail.Act{}, acts...)}, a.Out)
+}
+
+func (a *App) historyTable(w io.Writer, h pastActs) error {
+	if len(h.Acts) == 0 {
 		_, err := fmt.Fprintln(a.ErrOut, "Nothing was done, as far as these logs tell.")
 		return err
 	}
-	return trail.Table(a.Out, acts)
+	return trail.Table(w, h.Acts)
 }
 
-func (a *App) readActs(ctx context.Context, o *actsOptions) ([]trail.Act, error) {
+func (a *App) readActs(ctx context.Context, o *historyOptions) ([]trail.Act, error) {
 	if o.filename == "" {
 		return a.actsInCluster(ctx, o.since)
 	}
@@ -123,7 +138,7 @@ func (a *App) actsInCluster(ctx context.Context, since time.Duration) ([]trail.A
 	}
 	pods, err := managerPods(ctx, c, own)
 	if err != nil {
-		return nil, fmt.Errorf("%w; logs that you kept are read with -f", err)
+		return nil, fmt.Errorf("%w; a log in a file, such as that of the manager of make run, is read with -f", err)
 	}
 	logs, err := a.podLogs()
 	if err != nil {

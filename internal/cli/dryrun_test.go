@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/cli/breaker"
+	"github.com/resourcestack/autohealer/internal/cli/freeze"
+)
+
+// TestADryRunChangesNothing, and says what the same without it would.
+func TestADryRunChangesNothing(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	for _, how := range []string{"client", "server"} {
+		t.Run(how, func(t *testing.T) {
+			open := &v1alpha1.ConditionSet{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+			open.Status.Breaker = &v1alpha1.Breaker{ID: "1"}
+			stored := fake.NewClientBuilder().WithScheme(scheme).WithObjects(open).Build()
+			dry := dryRunFlag(&cobra.Command{})
+			if err := dry.Set(how); err != nil {
+				t.Fatal(err)
+			}
+			var rails v1alpha1.GuardrailList
+			if _, made, err := freeze.Freeze(t.Context(), dry.writes(stored), ""); err != nil || !made {
+				t.Errorf("freeze: made %v, %v", made, err)
+			}
+			if err := stored.List(t.Context(), &rails); err != nil || len(rails.Items) > 0 {
+				t.Errorf("freeze: %v, there is %v", err, rails.Items)
+			}
+			if found, err := breaker.Reset(t.Context(), dry.writes(stored), &v1alpha1.ConditionSet{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, "own"); err != nil || found == nil {
+				t.Errorf("reset: %v, %v", found, err)
+			}
+			if err := stored.Get(t.Context(), client.ObjectKeyFromObject(open), open); err != nil || len(open.Annotations) > 0 {
+				t.Errorf("reset: %v, it has %v", err, open.Annotations)
+			}
+
+			if _, made, err := freeze.Freeze(t.Context(), stored, "INC-4711"); err != nil || !made {
+				t.Fatal(made, err)
+			}
+			// the fake takes a dry run of what there is for a creation; the API server doesn't (e2e/operations/freeze_test.go)
+			if rail, made, err := freeze.Freeze(t.Context(), dry.writes(stored), ""); err != nil || made && how == "client" || how == "client" && rail.Annotations[v1alpha1.AnnotationFrozenFor] != "INC-4711" {
+				t.Errorf("freeze of what is frozen: made %v, %v", made, err)
+			}
+			if was, _, err := freeze.Thaw(t.Context(), dry.writes(stored)); err != nil || was == nil {
+				t.Errorf("thaw: %v, %v", was, err)
+			}
+			if err := stored.List(t.Context(), &rails); err != nil || len(rails.Items) != 1 {
+				t.Errorf("thaw: %v, there is %v", err, rails.Items)
+			}
+		})
+	}
+}
+
+// TestADryRunOfAKindThatIsntThere fails as the real one does.
+func TestADryRunOfAKindThatIsntThere(t *testing.T) {
+	dry := dryRun{&choice{value: "client"}}
+	_, _, err := freeze.Freeze(t.Context(), dry.writes(fake.NewClientBuilder().WithScheme(runtime.NewScheme()).Build()), "")
+	if err == nil || apierrors.IsNotFound(err) || !strings.Contains(err.Error(), "Guardrail") {
+		t.Errorf("got %v", err)
+	}
+}

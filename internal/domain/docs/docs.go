@@ -1,0 +1,9 @@
+// Package docs is where the project's pages are on the web: who reads a message seldom has the repository.
+package docs
+
+const (
+	// Home of the project.
+	Home = "https://github.com/resourcestack/autohealer"
+	// Base of a page's path in the repository, such as docs/how-to/install.md.
+	Base = Home + "/blob/main/"
+)
