@@ -73,7 +73,7 @@ func (c *Checker) mark(ctx context.Context) ([]Finding, error) {
 	}
 	return []Finding{{
 		fmt.Sprintf("the cluster is marked as that of an installation in namespace %s, so the manager in namespace %s stands aside", name, c.Namespace),
-		fmt.Sprintf("If none is there, and none was moved: %s. If there are two, remove one: docs/runbooks/stands-aside.md", takeAway),
+		fmt.Sprintf("If none is there, and none was moved: %s. If there are two, remove one: docs/runbooks/second-installation.md", takeAway),
 	}}, nil
 }
 
