@@ -12,6 +12,27 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
+// others are metrics of libraries. hack/promtool looks at our own in dashboards.
+var others = regexp.MustCompile(`\b(controller_runtime|workqueue|rest_client|leader_election|go|process)_[a-z0-9_]+`)
+
+func testDashboards(t *testing.T, known map[string]family) {
+	files, err := filepath.Glob(filepath.Join("..", "..", "config", "dashboards", "*.json"))
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range others.FindAllString(string(text), -1) {
+			if _, exists := known[strings.TrimSuffix(name, "_bucket")]; !exists {
+				t.Errorf("%s: there is no metric %s", filepath.Base(file), name)
+			}
+		}
+	}
+}
+
 // row is one of the reference's tables: metrics, their type, their labels.
 var row = regexp.MustCompile("(?m)^\\| (`autohealer_[^|]*`) \\| (counter|gauge|histogram) \\|([^|]*)\\|")
 

@@ -92,6 +92,9 @@ func TestMetrics(t *testing.T) {
 	t.Run("alerts ask for metrics that there are", func(t *testing.T) {
 		testAlertsAskForMetricsThatThereAre(t, families(t, registry.(prometheus.Collector)))
 	})
+	t.Run("dashboards ask for metrics of libraries that there are", func(t *testing.T) {
+		testDashboards(t, families(t, registry.(prometheus.Collector)))
+	})
 	t.Run("the reference has all metrics, and no others", func(t *testing.T) { testReference(t, own) })
 	t.Run("names are as Prometheus asks for", func(t *testing.T) { testNames(t, own) })
 }
