@@ -125,6 +125,23 @@ func TestTheComponentAddsTheHealthOfEveryKindToArgoCD(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	var is corev1.ConfigMap
+	if err := yaml.UnmarshalStrict(kustomize(t, dir), &is); err != nil {
+		t.Fatal(err)
+	}
+	if is.Namespace != "argocd" || is.Data["url"] != "https://argocd.example.org" || len(is.Data) != 1+len(kinds.All) {
+		t.Errorf("namespace %s, data %v", is.Namespace, is.Data)
+	}
+	for _, kind := range kinds.All {
+		if is.Data["resource.customizations.health."+kind.GVK().Group+"_"+kind.Name()] != string(readFile(t, argoCD+"/health.lua")) {
+			t.Errorf("argocd-cm lacks the health of %s", kind.Name())
+		}
+	}
+}
+
+// kustomize builds a folder.
+func kustomize(t *testing.T, dir string) []byte {
+	t.Helper()
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
 	if err != nil {
 		t.Fatal(err)
@@ -133,16 +150,5 @@ func TestTheComponentAddsTheHealthOfEveryKindToArgoCD(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var is corev1.ConfigMap
-	if err := yaml.UnmarshalStrict(text, &is); err != nil {
-		t.Fatal(err)
-	}
-	if is.Namespace != "argocd" || is.Data["url"] != "https://argocd.example.org" || len(is.Data) != 1+len(kinds.All) {
-		t.Errorf("got\n%s", text)
-	}
-	for _, kind := range kinds.All {
-		if is.Data["resource.customizations.health."+kind.GVK().Group+"_"+kind.Name()] != string(readFile(t, argoCD+"/health.lua")) {
-			t.Errorf("argocd-cm lacks the health of %s", kind.Name())
-		}
-	}
+	return text
 }
