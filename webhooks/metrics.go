@@ -23,8 +23,8 @@ var (
 	}, []string{"rule", "severity"})
 
 	refused = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "autohealer_webhook_refusals_total",
-		Help: "Requests and connections that the webhook's server refused before anything was judged, by reason (busy, slow, too-large, not-json, connection).",
+		Name: "autohealer_webhook_rejected_requests_total",
+		Help: "Requests and connections that the webhook's server refused before anything was judged, by reason (busy, slow, too_large, not_json, connection).",
 	}, []string{"reason"})
 
 	duration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -40,8 +40,8 @@ var (
 const (
 	refusedBusy       = "busy"
 	refusedSlow       = "slow"
-	refusedLarge      = "too-large"
-	refusedOther      = "not-json"
+	refusedLarge      = "too_large"
+	refusedOther      = "not_json"
 	refusedConnection = "connection"
 )
 

@@ -14,12 +14,12 @@ import (
 // Labels are bounded: policies by name, never nodes.
 var (
 	actsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "autohealer_conditionset_acts_total",
+		Name: "autohealer_conditionset_taint_changes_total",
 		Help: "Changes of node taints, by ConditionSet, verb (Taint, Escalate, Deescalate, Untaint, Repair) and result (done, stale, failed).",
 	}, []string{"policy", "verb", "result"})
 
 	actLatency = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name:    "autohealer_conditionset_taint_latency_seconds",
+		Name:    "autohealer_conditionset_taint_delay_seconds",
 		Help:    "Time from the moment at which a node was due for a taint to the end of the write that set it.",
 		Buckets: []float64{.005, .01, .025, .05, .1, .15, .25, .5, 1, 2.5, 5, 15, 60},
 	})

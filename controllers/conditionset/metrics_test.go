@@ -65,9 +65,9 @@ func TestARecordMayNameWhatItWillWithoutMakingSeries(t *testing.T) {
 	}
 	r.acted(untaint("kernel"), time.Now())
 	want := []string{
-		`autohealer_conditionset_acts_total{policy="kernel",result="done",verb="Untaint"} 1`,
-		`autohealer_conditionset_acts_total{policy="unknown",result="done",verb="Untaint"} 100`,
-		`autohealer_conditionset_acts_total{policy="unknown",result="failed",verb="Untaint"} 100`,
+		`autohealer_conditionset_taint_changes_total{policy="kernel",result="done",verb="Untaint"} 1`,
+		`autohealer_conditionset_taint_changes_total{policy="unknown",result="done",verb="Untaint"} 100`,
+		`autohealer_conditionset_taint_changes_total{policy="unknown",result="failed",verb="Untaint"} 100`,
 	}
 	if got := scrape(t, actsTotal); !slices.Equal(got, want) {
 		t.Errorf("got\n%s", strings.Join(got, "\n"))

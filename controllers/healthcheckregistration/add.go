@@ -67,7 +67,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 // Labels are bounded: policies by name, never targets.
 var (
 	actsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "autohealer_healthcheckregistration_acts_total",
+		Name: "autohealer_healthcheckregistration_condition_changes_total",
 		Help: "Writes of conditions of targets, by HealthCheckRegistration, verb (SetCondition, RemoveCondition) and result (done, stale, failed).",
 	}, []string{"policy", "verb", "result"})
 
@@ -92,13 +92,13 @@ func registerMetrics() error {
 	return metric.Register(actsTotal, targetsGauge, breakerGauge, eventsDropped)
 }
 
-// count counts a write once for each registration that decides the condition; one that nothing decides any more is nobody's.
+// count counts a write once for each registration that decides the condition; one that nothing decides any more counts as unknown.
 func count(deciders []decider, step health.Step, result string) {
 	for _, d := range deciders {
 		actsTotal.WithLabelValues(d.Registration.Name, verb(step), result).Inc()
 	}
 	if len(deciders) == 0 {
-		actsTotal.WithLabelValues("", verb(step), result).Inc()
+		actsTotal.WithLabelValues("unknown", verb(step), result).Inc()
 	}
 }
 

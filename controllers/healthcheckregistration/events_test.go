@@ -67,11 +67,11 @@ func TestWhatIsWrittenIsToldOnBothSidesAndCounted(t *testing.T) {
 	}{
 		"all is written": {
 			nil, nil, slices.Concat(bad, good, []event{byNobody}),
-			[]string{done("", "RemoveCondition"), done("bad", "SetCondition"), done("good", "SetCondition")},
+			[]string{done("bad", "SetCondition"), done("good", "SetCondition"), done("unknown", "RemoveCondition")},
 		},
 		"one is refused": {
 			nil, apierrors.NewForbidden(schema.GroupResource{}, "w", errors.New("no")), slices.Concat(good, []event{byNobody}),
-			[]string{done("", "RemoveCondition"), series("bad", "SetCondition", "failed"), done("good", "SetCondition")},
+			[]string{series("bad", "SetCondition", "failed"), done("good", "SetCondition"), done("unknown", "RemoveCondition")},
 		},
 		"another wrote first": {
 			nil, apierrors.NewConflict(schema.GroupResource{}, "w", errors.New("no")), nil,
@@ -116,7 +116,7 @@ func TestWhatIsWrittenIsToldOnBothSidesAndCounted(t *testing.T) {
 
 // series is the series of an act.
 func series(policy, verb, result string) string {
-	return fmt.Sprintf(`autohealer_healthcheckregistration_acts_total{policy=%q,result=%q,verb=%q} 1`, policy, result, verb)
+	return fmt.Sprintf(`autohealer_healthcheckregistration_condition_changes_total{policy=%q,result=%q,verb=%q} 1`, policy, result, verb)
 }
 
 func TestEventsThatAreTooManyAreCounted(t *testing.T) {

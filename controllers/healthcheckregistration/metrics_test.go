@@ -81,9 +81,9 @@ func TestTheBreakersMetricFollowsItAndGoesWithItsRegistration(t *testing.T) {
 		}
 		return slices.DeleteFunc(scrape(t, actsTotal, targetsGauge, breakerGauge), func(line string) bool { return !strings.Contains(line, `policy="r"`) })
 	}
-	const acts, breaker = `autohealer_healthcheckregistration_acts_total{policy="r",result="failed",verb="SetCondition"} 1`, `autohealer_healthcheckregistration_breaker_open{policy="r"} `
+	const acts, breaker = `autohealer_healthcheckregistration_condition_changes_total{policy="r",result="failed",verb="SetCondition"} 1`, `autohealer_healthcheckregistration_breaker_open{policy="r"} `
 	with := func(open string) []string {
-		is := []string{acts, breaker + open}
+		is := []string{breaker + open, acts}
 		for _, state := range []string{"healthy", "progressing", "unhealthy", "unknown"} {
 			is = append(is, `autohealer_healthcheckregistration_targets{policy="r",state="`+state+`"} 0`)
 		}

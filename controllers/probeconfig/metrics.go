@@ -13,33 +13,33 @@ import (
 // Labels are bounded: policies by namespace and name, never targets or dependents.
 var (
 	scalingsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "autohealer_prober_scalings_total",
+		Name: "autohealer_probeconfig_scalings_total",
 		Help: "Scalings of dependents, by ProbeConfig, verb (ScaleDown, ScaleUp, Forget) and result (done, stale, failed).",
 	}, []string{"namespace", "policy", "verb", "result"})
 
 	scaleDownDelay = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name:    "autohealer_prober_scale_down_delay_seconds",
+		Name:    "autohealer_probeconfig_scale_down_delay_seconds",
 		Help:    "Time from the run that made a target unhealthy to the scaling down of a dependent. Levels and delays are part of it.",
 		Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 10, 60, 300},
 	})
 
 	targetsGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "autohealer_prober_targets",
+		Name: "autohealer_probeconfig_targets",
 		Help: "Targets of a ProbeConfig, by state (total, probed, internal_unhealthy, external_unhealthy, scaled_down, unusable, undetermined, vouched). One may count more than once.",
 	}, []string{"namespace", "policy", "state"})
 
 	limitGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "autohealer_prober_limit_reached",
+		Name: "autohealer_probeconfig_limit_reached",
 		Help: "1 while a limit holds back a ProbeConfig.",
 	}, []string{"namespace", "policy"})
 
 	breakerGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "autohealer_prober_breaker_open",
+		Name: "autohealer_probeconfig_breaker_open",
 		Help: "1 while the breaker is open, which is one for all ProbeConfigs: too many targets turned unhealthy together.",
 	}, []string{"namespace", "policy"})
 
 	eventsDropped = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "autohealer_prober_events_dropped_total",
+		Name: "autohealer_probeconfig_events_dropped_total",
 		Help: "Events on single scalings left out because there were too many at once; the audit trail has them.",
 	})
 )

@@ -45,12 +45,12 @@ func TestWhatTheMetricsShowAndThatTheyGoWithTheConfig(t *testing.T) {
 	got := scrape(t)
 	labels := `namespace="autohealer-system",policy="protect"`
 	for _, want := range []string{
-		`autohealer_prober_scalings_total{` + labels + `,result="done",verb="ScaleDown"} 2`,
-		`autohealer_prober_targets{` + labels + `,state="total"} 2`,
-		`autohealer_prober_targets{` + labels + `,state="scaled_down"} 1`,
-		`autohealer_prober_targets{` + labels + `,state="external_unhealthy"} 1`,
-		`autohealer_prober_limit_reached{` + labels + `} 0`,
-		`autohealer_prober_breaker_open{` + labels + `} 0`,
+		`autohealer_probeconfig_scalings_total{` + labels + `,result="done",verb="ScaleDown"} 2`,
+		`autohealer_probeconfig_targets{` + labels + `,state="total"} 2`,
+		`autohealer_probeconfig_targets{` + labels + `,state="scaled_down"} 1`,
+		`autohealer_probeconfig_targets{` + labels + `,state="external_unhealthy"} 1`,
+		`autohealer_probeconfig_limit_reached{` + labels + `} 0`,
+		`autohealer_probeconfig_breaker_open{` + labels + `} 0`,
 	} {
 		if !slices.Contains(got, want) {
 			t.Errorf("lacks %s in\n%s", want, strings.Join(got, "\n"))

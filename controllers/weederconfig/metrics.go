@@ -11,38 +11,38 @@ import (
 // Labels are bounded: policies by namespace and name, never pods or Services.
 var (
 	actsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "autohealer_weeder_deletions_total",
+		Name: "autohealer_weederconfig_deletions_total",
 		Help: "Deletions of crash-looping pods, by WeederConfig, verb (Delete, Evict) and result (done, stale, refused by a PodDisruptionBudget, failed).",
 	}, []string{"namespace", "policy", "verb", "result"})
 
 	recoveriesTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "autohealer_weeder_recoveries_total",
+		Name: "autohealer_weederconfig_recoveries_total",
 		Help: "Services that turned Ready, by WeederConfig.",
 	}, []string{"namespace", "policy"})
 
 	deletionDelay = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name:    "autohealer_weeder_deletion_delay_seconds",
+		Name:    "autohealer_weederconfig_deletion_delay_seconds",
 		Help:    "Time from a Service's recovery to the deletion of a pod that depends on it. A pod may begin to crash-loop only later.",
 		Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 10, 60, 300, 1800},
 	})
 
 	windowsGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "autohealer_weeder_active_windows",
+		Name: "autohealer_weederconfig_active_windows",
 		Help: "Services of a WeederConfig that turned Ready less than watchDuration ago, and have been so since.",
 	}, []string{"namespace", "policy"})
 
 	heldGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "autohealer_weeder_held_pods",
+		Name: "autohealer_weederconfig_held_pods",
 		Help: "Crash-looping pods in open windows that a WeederConfig doesn't delete now, by reason.",
 	}, []string{"namespace", "policy", "reason"})
 
 	limitGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "autohealer_weeder_limit_reached",
+		Name: "autohealer_weederconfig_limit_reached",
 		Help: "1 while a limit or budget holds back deletions of a WeederConfig.",
 	}, []string{"namespace", "policy"})
 
 	eventsDropped = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "autohealer_weeder_events_dropped_total",
+		Name: "autohealer_weederconfig_events_dropped_total",
 		Help: "Events on single deletions left out because there were too many at once; the audit trail has them.",
 	})
 )

@@ -66,11 +66,11 @@ func TestWhatTheMetricsShow(t *testing.T) {
 	gaugeStates(key, weeder.Summary{WeederConfigStatus: v1alpha1.WeederConfigStatus{ActiveWindows: 1}, Held: map[weeder.Reason]weeder.HoldCount{"Paused": {Pods: 1}}}, true)
 	got := scrape(t, actsTotal, recoveriesTotal, windowsGauge, heldGauge, limitGauge, eventsDropped, deletionDelay)
 	for _, want := range []string{
-		`autohealer_weeder_deletions_total{namespace="autohealer-system",policy="wc",result="done",verb="Delete"} 1`,
-		`autohealer_weeder_recoveries_total{namespace="autohealer-system",policy="wc"} 1`,
-		`autohealer_weeder_active_windows{namespace="autohealer-system",policy="wc"} 1`,
-		`autohealer_weeder_held_pods{namespace="autohealer-system",policy="wc",reason="Paused"} 1`,
-		`autohealer_weeder_limit_reached{namespace="autohealer-system",policy="wc"} 1`,
+		`autohealer_weederconfig_deletions_total{namespace="autohealer-system",policy="wc",result="done",verb="Delete"} 1`,
+		`autohealer_weederconfig_recoveries_total{namespace="autohealer-system",policy="wc"} 1`,
+		`autohealer_weederconfig_active_windows{namespace="autohealer-system",policy="wc"} 1`,
+		`autohealer_weederconfig_held_pods{namespace="autohealer-system",policy="wc",reason="Paused"} 1`,
+		`autohealer_weederconfig_limit_reached{namespace="autohealer-system",policy="wc"} 1`,
 	} {
 		if !slices.Contains(got, want) {
 			t.Errorf("lacks %s in\n%s", want, strings.Join(got, "\n"))

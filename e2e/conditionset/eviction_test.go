@@ -72,7 +72,7 @@ func expectMetrics(ctx context.Context) {
 	metrics, err := w.Scrape(ctx, harness.Manager, token)
 	Expect(err).NotTo(HaveOccurred())
 	for _, verb := range []string{"Taint", "Untaint"} {
-		Expect(metrics).To(ContainSubstring(`autohealer_conditionset_acts_total{policy="evict",result="done",verb="` + verb + "\"} 1\n"))
+		Expect(metrics).To(ContainSubstring(`autohealer_conditionset_taint_changes_total{policy="evict",result="done",verb="` + verb + "\"} 1\n"))
 	}
 }
 

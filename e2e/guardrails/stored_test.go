@@ -118,7 +118,7 @@ func judgements(ctx context.Context) int {
 	GinkgoHelper()
 	text, err := w.Scrape(ctx, harness.Manager, token)
 	Expect(err).NotTo(HaveOccurred())
-	found := regexp.MustCompile(`\nautohealer_policy_judgements_total\{kind="ConditionSet"\} ([0-9]+)\n`).FindStringSubmatch(text)
+	found := regexp.MustCompile(`\nautohealer_policy_evaluations_total\{kind="ConditionSet"\} ([0-9]+)\n`).FindStringSubmatch(text)
 	Expect(found).NotTo(BeNil())
 	n, err := strconv.Atoi(found[1])
 	Expect(err).NotTo(HaveOccurred())

@@ -42,8 +42,13 @@ func (h *Harness) Scraper(ctx context.Context) (token string, err error) {
 	return config.BearerToken, nil
 }
 
-// Scrape reads a manager's metrics as Prometheus does; without a token it is refused.
+// Scrape reads a manager's metrics; without a token it is refused.
 func (h *Harness) Scrape(ctx context.Context, name cluster.Component, token string) (string, error) {
+	return h.ScrapeOver(ctx, &tls.Config{InsecureSkipVerify: true}, name, token) // made for its Services' names
+}
+
+// ScrapeOver is Scrape over TLS with these settings.
+func (h *Harness) ScrapeOver(ctx context.Context, over *tls.Config, name cluster.Component, token string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d/metrics", h.ports[name].metrics), nil)
 	if err != nil {
 		return "", err
@@ -51,7 +56,7 @@ func (h *Harness) Scrape(ctx context.Context, name cluster.Component, token stri
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // made for its Services' names
+	transport := &http.Transport{TLSClientConfig: over}
 	defer transport.CloseIdleConnections()
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {

@@ -1,9 +1,11 @@
-// promtool checks and tests the alerts; a module of its own, since it needs more than all other tools together.
+// promtool checks and tests alerts and dashboards; a module of its own, since it needs more than all other tools together.
 module github.com/resourcestack/autohealer/hack/promtool
 
 go 1.26.0
 
 tool github.com/prometheus/prometheus/cmd/promtool
+
+require github.com/prometheus/prometheus v0.311.3
 
 require (
 	cloud.google.com/go/auth v0.18.2 // indirect
@@ -155,7 +157,6 @@ require (
 	github.com/prometheus/exporter-toolkit v0.15.1 // indirect
 	github.com/prometheus/otlptranslator v1.0.0 // indirect
 	github.com/prometheus/procfs v0.16.1 // indirect
-	github.com/prometheus/prometheus v0.311.3 // indirect
 	github.com/prometheus/sigv4 v0.4.1 // indirect
 	github.com/scaleway/scaleway-sdk-go v1.0.0-beta.36 // indirect
 	github.com/spf13/pflag v1.0.10 // indirect

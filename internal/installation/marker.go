@@ -21,14 +21,14 @@ import (
 	"github.com/resourcestack/autohealer/internal/metric"
 )
 
-var standsAside = prometheus.NewGauge(prometheus.GaugeOpts{
-	Name: "autohealer_installation_stands_aside",
+var conflict = prometheus.NewGauge(prometheus.GaugeOpts{
+	Name: "autohealer_installation_conflict",
 	Help: "1 while this replica does nothing since the cluster is marked as another installation's.",
 })
 
 // RegisterMetrics adds the metric to the manager's registry; a second manager in one process shares it.
 func RegisterMetrics() error {
-	return metric.Register(standsAside)
+	return metric.Register(conflict)
 }
 
 // Other says that the cluster is another installation's.
@@ -73,10 +73,10 @@ func (m *Marker) Ours(ctx context.Context) error {
 	doubts := m.doubts.Load()
 	err := m.look(ctx)
 	m.last.Store(&finding{err, doubts})
-	standsAside.Set(0)
+	conflict.Set(0)
 	_, others := errors.AsType[*Other](err)
 	if others {
-		standsAside.Set(1)
+		conflict.Set(1)
 	}
 	if err == nil || others {
 		m.mine.Store(err == nil)

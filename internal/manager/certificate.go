@@ -35,7 +35,8 @@ type certificate interface {
 func newCertificate(o options, ours func(context.Context) error) certificate {
 	kept := certs.Options{
 		Namespace: o.namespace, SecretName: o.certSecret, WebhookConfiguration: webhookConfiguration, Settle: o.certSettle, Ours: ours,
-		Hosts: slices.Concat(serviceHosts(webhookService, o.namespace), serviceHosts(metricsService, o.namespace), o.webhookHosts),
+		// By the short name, too: config/prometheus is the same in every namespace.
+		Hosts: slices.Concat(serviceHosts(webhookService, o.namespace), serviceHosts(metricsService, o.namespace), []string{metricsService}, o.webhookHosts),
 	}
 	if o.envoys.clientCA != "" {
 		kept.Hosts = append(kept.Hosts, serviceHosts(xdsService, o.namespace)...)

@@ -242,7 +242,7 @@ func (p *Policies[T, R]) judge(ctx context.Context, key types.NamespacedName) (o
 	if was.Outdated {
 		judged.Invalidations++
 	}
-	judgements.WithLabelValues(p.hooks.Kind).Inc()
+	evaluations.WithLabelValues(p.hooks.Kind).Inc()
 	judged.Admitted, judged.Verdict = guard.Admit(ctx, p.hooks.Guard, object)
 	return p.keep(key, judged, changes)
 }

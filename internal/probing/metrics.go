@@ -18,26 +18,26 @@ var (
 	})
 	probeSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "autohealer_probe_duration_seconds",
-		Help:    "How long probes took, by side (internal, external) and result (success, failure, transient, unknown).",
+		Help:    "How long probes took, by side (internal, external, leases) and result (success, failure, transient, unknown).",
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 	}, []string{"side", "result"})
 	outcomesTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "autohealer_probe_outcomes_total",
-		Help: "Outcomes of probes, by side (internal, external) and class, such as OK, Timeout or TLS.",
+		Help: "Outcomes of probes, by side (internal, external, leases) and class, such as OK, Timeout or TLS.",
 	}, []string{"side", "class"})
-	witnessAnswers = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "autohealer_witness_answers",
+	witnessUp = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "autohealer_witness_up",
 		Help: "Whether a witness of a Guardrail answered when it was looked at last, once a minute: 1 or 0.",
 	}, []string{"guardrail", "witness"})
-	witnessQuestions = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "autohealer_witness_questions_total",
-		Help: "Questions to the witnesses since external probes failed, by whether they vouch for that (true, false).",
-	}, []string{"vouch"})
+	witnessQueries = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "autohealer_witness_queries_total",
+		Help: "Queries of the witnesses since external probes failed, by result (vouched, not_vouched).",
+	}, []string{"result"})
 )
 
 // RegisterMetrics adds the metrics to the manager's registry; a second manager in one process shares them.
 func RegisterMetrics() error {
-	return metric.Register(latenessSeconds, probeSeconds, outcomesTotal, witnessAnswers, witnessQuestions)
+	return metric.Register(latenessSeconds, probeSeconds, outcomesTotal, witnessUp, witnessQueries)
 }
 
 func observeLateness(late time.Duration) { latenessSeconds.Observe(late.Seconds()) }

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -160,7 +159,11 @@ func (w *Witnesses) ask(ctx context.Context, all *witnessSet, from time.Time) er
 	for range all.named {
 		vouch = <-answers && vouch
 	}
-	witnessQuestions.WithLabelValues(strconv.FormatBool(vouch)).Inc()
+	result := "not_vouched"
+	if vouch {
+		result = "vouched"
+	}
+	witnessQueries.WithLabelValues(result).Inc()
 	all.last.Store(&answer{asked, vouch})
 	return nil
 }
@@ -223,7 +226,7 @@ func (w *Witnesses) look(ctx context.Context) {
 	for rail, some := range named {
 		for _, one := range some {
 			isSilent := slices.ContainsFunc(silent[rail], func(s Silence) bool { return s.Name == one.Name })
-			witnessAnswers.WithLabelValues(rail, one.Name).Set(metric.Bool(!isSilent))
+			witnessUp.WithLabelValues(rail, one.Name).Set(metric.Bool(!isSilent))
 		}
 		if was, looked := before[rail]; !looked || !slices.Equal(was, silent[rail]) {
 			w.Told(rail)
@@ -237,7 +240,7 @@ func (w *Witnesses) look(ctx context.Context) {
 	for rail, some := range w.gauged {
 		for _, one := range some {
 			if !slices.ContainsFunc(named[rail], func(is witness) bool { return is.Name == one.Name }) {
-				witnessAnswers.DeleteLabelValues(rail, one.Name)
+				witnessUp.DeleteLabelValues(rail, one.Name)
 			}
 		}
 	}

@@ -15,19 +15,19 @@ var (
 	}, []string{"protocol"})
 	refusedTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "autohealer_xds_refused_streams_total",
-		Help: "Refused xDS streams, by reason (not_ready, identity, standing_aside, too_many_types).",
+		Help: "Refused xDS streams, by reason (not_ready, identity, installation_conflict, too_many_types).",
 	}, []string{"reason"})
 	resources = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "autohealer_xds_clusters",
-		Help: "Clusters, by state: served, not served as they should be (invalid), or kept though they are gone (removal_held).",
+		Help: "Clusters, by state: served, not served as they should be (invalid), or kept though they are gone (removal_delayed).",
 	}, []string{"state"})
 	publishedAt = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "autohealer_xds_published_timestamp_seconds",
 		Help: "When what Envoys are served was last made anew, changed or not; at first when the server was made. In Unix seconds.",
 	})
-	unansweredFor = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "autohealer_xds_unanswered_seconds",
-		Help: "For how long the connected Envoy that owes an answer the longest has owed it; 0 when none does.",
+	unacknowledgedFor = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "autohealer_xds_longest_unacknowledged_seconds",
+		Help: "For how long a connected Envoy has neither accepted nor rejected what it was sent, of the Envoy for which that is longest; 0 when none is behind.",
 	})
 	sentTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "autohealer_xds_sent_resources_total",
@@ -48,7 +48,7 @@ var (
 )
 
 func registerMetrics() error {
-	return metric.Register(streams, refusedTotal, resources, publishedAt, unansweredFor, sentTotal, removedTotal, rejectedNow, answersTotal)
+	return metric.Register(streams, refusedTotal, resources, publishedAt, unacknowledgedFor, sentTotal, removedTotal, rejectedNow, answersTotal)
 }
 
 func typeLabel(typeURL string) string {

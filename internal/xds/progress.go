@@ -92,7 +92,7 @@ func (s *Server) countPublished() {
 
 // countUnanswered has the metric of how long answers are owed follow.
 func (s *Server) countUnanswered() {
-	unansweredFor.Set(s.unanswered(s.Clock.Now()).Seconds())
+	unacknowledgedFor.Set(s.unanswered(s.Clock.Now()).Seconds())
 }
 
 // unanswered is for how long the client that owes an answer the longest has owed it.

@@ -96,7 +96,7 @@ func (s *Server) publish(ctx context.Context, snapshot Snapshot) {
 	s.countPublished()
 	resources.WithLabelValues("served").Set(float64(count))
 	resources.WithLabelValues("invalid").Set(float64(invalid))
-	resources.WithLabelValues("removal_held").Set(float64(len(held.Clusters)))
+	resources.WithLabelValues("removal_delayed").Set(float64(len(held.Clusters)))
 	if len(c.clusters)+len(c.endpoints)+len(gone) > 0 || news {
 		log.FromContext(ctx).V(1).Info("pushed xDS", "clusters", len(c.clusters), "endpoints", len(c.endpoints), "removed", len(gone), "removalHeld", len(held.Clusters))
 	}

@@ -261,7 +261,7 @@ func (s *Server) serve(ctx context.Context, protocol string, handle func(context
 
 func (s *Server) mayServe() error {
 	if s.Serves != nil && !s.Serves() {
-		refusedTotal.WithLabelValues("standing_aside").Inc()
+		refusedTotal.WithLabelValues("installation_conflict").Inc()
 		return status.Error(codes.Unavailable, "the cluster isn't known to be this installation's")
 	}
 	if !s.Ready() {

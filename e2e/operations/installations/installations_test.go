@@ -3,6 +3,8 @@ package installations
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"testing"
 	"time"
 
@@ -135,6 +137,20 @@ var _ = Describe("two installations", Ordered, func() {
 		Eventually(ask).WithContext(ctx).Should(Succeed())
 		Expect(h.SetCondition(ctx, "worker-0", "Broken", corev1.ConditionFalse, cluster.ConditionOptions{})).To(Succeed())
 		Eventually(taints).WithContext(ctx).WithArguments("worker-0").ShouldNot(ContainElement(HaveField("Key", "example.com/broken")), "the second undoes what the first did, by its record")
+	})
+
+	It("are scraped as the ServiceMonitor says, in whatever namespace", func(ctx SpecContext) {
+		monitor := overlaid(ctx)
+		Expect(monitor.Namespace).To(Equal(other))
+		endpoint := monitor.Spec.Endpoints[0]
+		var secret corev1.Secret
+		Expect(h.Client.Get(ctx, client.ObjectKey{Namespace: monitor.Namespace, Name: endpoint.TLSConfig.CA.Secret.Name}, &secret)).To(Succeed())
+		trusted := x509.NewCertPool()
+		Expect(trusted.AppendCertsFromPEM(secret.Data[endpoint.TLSConfig.CA.Secret.Key])).To(BeTrue())
+		token, err := h.Scraper(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(h.ScrapeOver).WithContext(ctx).WithArguments(&tls.Config{ServerName: endpoint.TLSConfig.ServerName, RootCAs: trusted}, second, token).
+			Should(ContainSubstring("\nautohealer_installation_conflict 0\n"))
 	})
 
 	It("leave a manager that isn't elected waiting, too", func(ctx SpecContext) {

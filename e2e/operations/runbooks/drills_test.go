@@ -114,7 +114,7 @@ spec:
 		kubectl(ctx, "label", "conditionset", "kernel-deadlock", "team-")
 	})
 
-	It("facts-stale.md", func(ctx SpecContext) {
+	It("node-conditions-unknown.md", func(ctx SpecContext) {
 		Expect(h.StopComponent(harness.Manager)).To(Succeed())
 		hourAgo := cluster.ConditionOptions{Heartbeat: time.Now().Add(-time.Hour), Transition: time.Now().Add(-time.Hour)}
 		for i := range 2 {
@@ -122,13 +122,13 @@ spec:
 		}
 		Expect(h.StartManager(ctx)).To(Succeed(), "it hasn't seen their heartbeats change")
 		series(ctx, `autohealer_conditionset_nodes{policy="kernel-deadlock",state="doubtful"} 2`)
-		expectWholePage(ctx, "facts-stale.md")
+		expectWholePage(ctx, "node-conditions-unknown.md")
 		series(ctx, `autohealer_conditionset_nodes{policy="kernel-deadlock",state="tainted"} 0`)
 		sick(ctx, 0)
 		series(ctx, `autohealer_conditionset_nodes{policy="kernel-deadlock",state="doubtful"} 0`)
 	})
 
-	It("acts-fail.md", func(ctx SpecContext) {
+	It("changes-failing.md", func(ctx SpecContext) {
 		_, err := h.Apply(ctx, `
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
@@ -152,8 +152,8 @@ spec: {policyName: nodes-are-ours, validationActions: [Deny]}
 			return err
 		}).WithContext(ctx).Should(MatchError(ContainSubstring("nodes are changed by the fleet team only")))
 		sick(ctx, 1)
-		Eventually(value).WithContext(ctx).WithArguments(`autohealer_conditionset_acts_total{policy="kernel-deadlock",result="failed",verb="Taint"}`).Should(BeNumerically(">", 0))
-		expectWholePage(ctx, "acts-fail.md")
+		Eventually(value).WithContext(ctx).WithArguments(`autohealer_conditionset_taint_changes_total{policy="kernel-deadlock",result="failed",verb="Taint"}`).Should(BeNumerically(">", 0))
+		expectWholePage(ctx, "changes-failing.md")
 		kubectl(ctx, "delete", "validatingadmissionpolicybinding,validatingadmissionpolicy", "nodes-are-ours")
 		series(ctx, `autohealer_conditionset_nodes{policy="kernel-deadlock",state="tainted"} 1`)
 	})

@@ -61,37 +61,37 @@ spec: {outlierDetection: {consecutiveServerErrors: 5}}
 		restart(ctx)
 	})
 
-	It("envoy-removal-held.md", func(ctx SpecContext) {
+	It("envoy-cluster-removal-delayed.md", func(ctx SpecContext) {
 		e := h.StartEnvoy(ctx, envoys)
 		Eventually(e.Threshold).WithArguments(cluster).Should(Equal(5))
 		Expect(h.StopComponent(harness.Manager)).To(Succeed())
 		Expect(h.Client.DeleteAllOf(ctx, &corev1.Service{}, client.InNamespace("shop"))).To(Succeed())
 		Expect(h.StartComponent(ctx, harness.Manager)).To(Succeed())
-		series(ctx, `autohealer_xds_clusters{state="removal_held"} 12`)
-		expectWholePage(ctx, "envoy-removal-held.md")
+		series(ctx, `autohealer_xds_clusters{state="removal_delayed"} 12`)
+		expectWholePage(ctx, "envoy-cluster-removal-delayed.md")
 		shopServices(ctx)
 		run(ctx, "kubectl autohealer thaw")
-		series(ctx, `autohealer_xds_clusters{state="removal_held"} 0`)
+		series(ctx, `autohealer_xds_clusters{state="removal_delayed"} 0`)
 		Eventually(e.Threshold).WithArguments(cluster).Should(Equal(5))
 		Expect(e.Churn().Removed).To(BeZero())
 	}, NodeTimeout(4*harness.Within))
 
-	It("envoys-unanswering.md", func(ctx SpecContext) {
+	It("envoys-not-acknowledging.md", func(ctx SpecContext) {
 		h.PlayEnvoy(ctx, envoys, xdsclient.Options{Node: &corev3.Node{Id: "stuck"}, Mute: true})
-		Eventually(value).WithContext(ctx).WithArguments("autohealer_xds_unanswered_seconds").Should(BeNumerically(">", 3), "and the alert fires at 60")
-		expectWholePage(ctx, "envoys-unanswering.md")
+		Eventually(value).WithContext(ctx).WithArguments("autohealer_xds_longest_unacknowledged_seconds").Should(BeNumerically(">", 3), "and the alert fires at 60")
+		expectWholePage(ctx, "envoys-not-acknowledging.md")
 	})
 
-	It("envoys-silent.md", func(ctx SpecContext) {
-		series(ctx, "autohealer_xds_unanswered_seconds 0")
+	It("ejections-unknown.md", func(ctx SpecContext) {
+		series(ctx, "autohealer_xds_longest_unacknowledged_seconds 0")
 		restart(ctx, append(envoys.ManagerArgs(), "--ejections-from=edge/envoys/ejections")...)
-		series(ctx, `autohealer_envoys{state="missing"} 1`)
-		expectWholePage(ctx, "envoys-silent.md")
+		series(ctx, `autohealer_outlierpolicy_envoys{state="missing"} 1`)
+		expectWholePage(ctx, "ejections-unknown.md")
 		restart(ctx, envoys.ManagerArgs()...)
 		expectSound(ctx)
 	}, NodeTimeout(4*harness.Within))
 
-	It("envoys-outdated.md", func(ctx SpecContext) {
+	It("envoy-config-stale.md", func(ctx SpecContext) {
 		const published = "autohealer_xds_published_timestamp_seconds"
 		role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: harness.Namespace, Name: harness.ServiceAccount}}
 		Expect(h.Client.Get(ctx, client.ObjectKeyFromObject(role), role)).To(Succeed())
@@ -107,11 +107,11 @@ spec: {outlierDetection: {consecutiveServerErrors: 5}}
 		restart(ctx, envoys.ManagerArgs()...)
 		began, err := value(ctx, published)
 		Expect(err).NotTo(HaveOccurred())
-		expectWholePage(ctx, "envoys-outdated.md")
+		expectWholePage(ctx, "envoy-config-stale.md")
 		Expect(value(ctx, published)).To(Equal(began), "the alert fires once that is five minutes ago")
 	}, NodeTimeout(4*harness.Within))
 
-	It("envoys-reject.md", func(ctx SpecContext) {
+	It("envoy-config-rejected.md", func(ctx SpecContext) {
 		h.PlayEnvoy(ctx, envoys, xdsclient.Options{Node: &corev3.Node{Id: "old"}, Reject: func(c *clusterv3.Cluster) string {
 			if c.GetName() != cluster || c.GetOutlierDetection() == nil {
 				return ""
@@ -119,7 +119,7 @@ spec: {outlierDetection: {consecutiveServerErrors: 5}}
 			return "Error adding/updating cluster(s) " + cluster + ": Unable to parse JSON as proto (INVALID_ARGUMENT: no such field: max_ejection_time_jitter)"
 		}})
 		series(ctx, `autohealer_xds_rejected_resources{type="cluster"} 1`)
-		expectWholePage(ctx, "envoys-reject.md")
+		expectWholePage(ctx, "envoy-config-rejected.md")
 		kubectl(ctx, "-n", "shop", "patch", "outlierpolicy", "default", "--type=merge", "-p", `{"spec":{"disabled":true}}`)
 		series(ctx, `autohealer_xds_rejected_resources{type="cluster"} 0`)
 	})
@@ -149,7 +149,7 @@ spec: {outlierDetection: {consecutiveServerErrors: 5}}
 		}
 	}, NodeTimeout(4*harness.Within))
 
-	It("envoys-refused.md", func(ctx SpecContext) {
+	It("envoy-connections-refused.md", func(ctx SpecContext) {
 		kustomized := kubectl(ctx, "kustomize", filepath.Join(h.Root(), "config", "default"))
 		manager := slices.DeleteFunc(strings.Split(kustomized, "\n---\n"), func(m string) bool { return !strings.Contains(m, "\nkind: Deployment\n") })
 		Expect(manager).To(HaveLen(1))
@@ -166,7 +166,7 @@ spec: {outlierDetection: {consecutiveServerErrors: 5}}
 		const other = "spiffe://example.org/ns/shop/sa/envoy"
 		e := h.StartEnvoyAs(ctx, envoys, other)
 		Eventually(value).WithContext(ctx).WithArguments(`autohealer_xds_refused_streams_total{reason="identity"}`).Should(BeNumerically(">", 0))
-		expectWholePage(ctx, "envoys-refused.md")
+		expectWholePage(ctx, "envoy-connections-refused.md")
 		restart(ctx, append(envoys.ManagerArgs(), "--xds-client="+other+"=shop")...)
 		Eventually(e.Threshold).WithArguments(cluster).Should(BeNumerically(">=", 0))
 	}, NodeTimeout(4*harness.Within))

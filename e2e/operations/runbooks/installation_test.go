@@ -97,7 +97,7 @@ var _ = Describe("docs/runbooks, of the installation", Ordered, ContinueOnFailur
 		expectSound(ctx)
 	})
 
-	It("stands-aside.md", func(ctx SpecContext) {
+	It("second-installation.md", func(ctx SpecContext) {
 		const other = "other"
 		kubectl(ctx, "create", "namespace", other)
 		kubectl(ctx, "create", "serviceaccount", "-n", other, harness.ServiceAccount)
@@ -109,9 +109,9 @@ var _ = Describe("docs/runbooks, of the installation", Ordered, ContinueOnFailur
 		defer cancel()
 		var second cluster.Component = "second"
 		Expect(h.StartReplica(brief, second, "--kubeconfig="+account, "--namespace="+other)).NotTo(Succeed(), "it must not get ready")
-		Eventually(h.Scrape).WithContext(ctx).WithArguments(second, token).Should(ContainSubstring("\nautohealer_installation_stands_aside 1\n"))
-		series(ctx, "autohealer_installation_stands_aside 0")
-		expectWholePage(ctx, "stands-aside.md")
+		Eventually(h.Scrape).WithContext(ctx).WithArguments(second, token).Should(ContainSubstring("\nautohealer_installation_conflict 1\n"))
+		series(ctx, "autohealer_installation_conflict 0")
+		expectWholePage(ctx, "second-installation.md")
 		Expect(h.StopComponent(second)).To(Succeed())
 		kubectl(ctx, "delete", "namespace", other)
 		kubectl(ctx, "delete", "clusterrolebinding", other)

@@ -22,7 +22,7 @@ import (
 // targets expects so many of the ProbeConfig's in a state.
 func targets(ctx context.Context, state string, n int) {
 	GinkgoHelper()
-	series(ctx, fmt.Sprintf(`autohealer_prober_targets{namespace="%s",policy="main",state="%s"} %d`, world.Namespace, state, n))
+	series(ctx, fmt.Sprintf(`autohealer_probeconfig_targets{namespace="%s",policy="main",state="%s"} %d`, world.Namespace, state, n))
 }
 
 // runs are how many runs of probes began within a second of their time, and later.
@@ -58,7 +58,7 @@ var _ = Describe("docs/runbooks, of probes", Ordered, ContinueOnFailure, func() 
 	BeforeAll(func(ctx SpecContext) { h.CreateProbed(ctx) })
 	AfterAll(func(ctx SpecContext) {
 		kubectl(ctx, "-n", world.Namespace, "delete", "probeconfig", "main")
-		Eventually(scrape).WithContext(ctx).ShouldNot(ContainSubstring(`autohealer_prober_targets{`))
+		Eventually(scrape).WithContext(ctx).ShouldNot(ContainSubstring(`autohealer_probeconfig_targets{`))
 	})
 
 	It("protection-active.md", func(ctx SpecContext) {
@@ -94,11 +94,11 @@ var _ = Describe("docs/runbooks, of probes", Ordered, ContinueOnFailure, func() 
 			{Name: "elsewhere", Address: strings.TrimPrefix(h.URL, "https://"), CABundle: string(h.CACert)},
 		}}}
 		Expect(h.Client.Create(ctx, rail)).To(Succeed())
-		series(ctx, `autohealer_witness_answers{guardrail="seed",witness="provider"} 0`)
-		series(ctx, `autohealer_witness_answers{guardrail="seed",witness="elsewhere"} 1`)
+		series(ctx, `autohealer_witness_up{guardrail="seed",witness="provider"} 0`)
+		series(ctx, `autohealer_witness_up{guardrail="seed",witness="elsewhere"} 1`)
 		expectWholePage(ctx, "witness-silent.md")
 		Expect(h.Client.Delete(ctx, rail)).To(Succeed())
-		Eventually(scrape).WithContext(ctx).ShouldNot(ContainSubstring("autohealer_witness_answers{"))
+		Eventually(scrape).WithContext(ctx).ShouldNot(ContainSubstring("autohealer_witness_up{"))
 	})
 
 	It("probes-late.md", func(ctx SpecContext) {

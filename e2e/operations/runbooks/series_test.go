@@ -7,7 +7,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/resourcestack/autohealer/e2e/cluster"
@@ -45,16 +44,6 @@ func expectSelected(ctx context.Context, nodes int) {
 }
 
 var _ = Describe("the manager's metrics", func() {
-	It("are named as Prometheus asks for", func(ctx SpecContext) {
-		text, err := scrape(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		problems, err := promlint.New(strings.NewReader(text)).Lint()
-		Expect(err).NotTo(HaveOccurred())
-		for _, p := range problems {
-			Expect(p.Metric).NotTo(HavePrefix("autohealer_"), p.Text)
-		}
-	})
-
 	// Measured: 79 with one policy that acted, and 7 for each further one.
 	It("grow with policies, by no more than ten each, and with nothing else", func(ctx SpecContext) {
 		before := own(ctx)

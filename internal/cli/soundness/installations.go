@@ -74,7 +74,7 @@ func (c *Checker) mark(ctx context.Context) ([]Finding, error) {
 	}
 	return []Finding{{
 		fmt.Sprintf("the cluster is marked as that of an installation in namespace %s, so the manager in namespace %s stands aside", name, c.Namespace),
-		fmt.Sprintf("If none is there, and none was moved: %s. If there are two, remove one: %sdocs/runbooks/stands-aside.md", takeAway, docs.Base),
+		fmt.Sprintf("If none is there, and none was moved: %s. If there are two, remove one: %sdocs/runbooks/second-installation.md", takeAway, docs.Base),
 	}}, nil
 }
 

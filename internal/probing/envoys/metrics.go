@@ -10,11 +10,11 @@ import (
 // Neither Envoys nor hosts are told by name.
 var (
 	asked = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "autohealer_envoys",
-		Help: "Envoys that are asked whom they have ejected, by state: answering, silent; and missing, which are Services that lead to none. The leader's.",
+		Name: "autohealer_outlierpolicy_envoys",
+		Help: "Envoys that are asked whom they have ejected, by state: answering, not_answering; and missing, which are Services that lead to none. The leader's.",
 	}, []string{"state"})
 	ejectedHosts = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "autohealer_ejected_hosts",
+		Name: "autohealer_outlierpolicy_ejected_hosts",
 		Help: "Hosts that some answering Envoy has ejected, each once for each cluster. The leader's.",
 	})
 )
@@ -29,7 +29,7 @@ func observe(v *ejection.View) {
 	}
 	answering, silent := v.Count()
 	asked.WithLabelValues("answering").Set(float64(answering))
-	asked.WithLabelValues("silent").Set(float64(silent))
+	asked.WithLabelValues("not_answering").Set(float64(silent))
 	asked.WithLabelValues("missing").Set(float64(len(v.Missing)))
 	ejectedHosts.Set(float64(v.Ejected()))
 }
