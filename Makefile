@@ -49,13 +49,13 @@ DIST := $(CURDIR)/dist
 
 .PHONY: image
 image: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
-image: go-version ## Write the manager's image into dist/, for linux/amd64 and linux/arm64.
+image: go-version ## Write the manager's image into dist/, for linux/amd64 and linux/arm64, and what is in it (SPDX).
 	@for arch in amd64 arm64; do echo "linux/$$arch"; GOARCH=$$arch $(RELEASE) -o $(BIN)/linux-$$arch/manager ./cmd || exit 1; done
 	go run -C hack/image . pack -name=$(IMAGE) -version=$(VERSION) -revision=$(shell git rev-parse HEAD 2>/dev/null) -o=$(DIST)/autohealer-image $(BIN)/linux-amd64/manager $(BIN)/linux-arm64/manager
 
 .PHONY: push
-push: image ## Push it: make push IMAGE=registry.example.com/autohealer:v0.1.0.
-	go run -C hack/image . push $(DIST)/autohealer-image $(IMAGE)
+push: image ## Push it: make push IMAGE=registry.example.com/autohealer:v0.1.0, with KEY=FILE also a signature.
+	go run -C hack/image . push -key="$(abspath $(KEY))" $(DIST)/autohealer-image $(IMAGE)
 
 .PHONY: controlplane
 controlplane: go-version ## Put etcd, Kubernetes and kwok into bin/ (about 10 minutes the first time).

@@ -16,7 +16,7 @@ import (
 
 const usage = `usage:
   image pack -name NAME:TAG [-version VERSION] [-revision COMMIT] -o PREFIX BINARY...   one binary of the program for each platform
-  image push LAYOUT NAME:TAG
+  image push [-key FILE] LAYOUT NAME:TAG                                                with a signature, by an ECDSA key in PEM
 `
 
 func main() {
@@ -45,13 +45,14 @@ func run(ctx context.Context, args []string) error {
 		}
 		return pack(*name, source{*version, *revision}, *prefix, flags.Args())
 	case "push":
+		key := flags.String("key", "", "file with the private key")
 		if err := flags.Parse(args[1:]); err != nil {
 			return err
 		}
 		if flags.NArg() != 2 {
 			return errors.New(usage)
 		}
-		digest, err := push(ctx, flags.Arg(0), flags.Arg(1))
+		digest, err := push(ctx, flags.Arg(0), flags.Arg(1), *key)
 		if err != nil {
 			return err
 		}

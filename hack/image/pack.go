@@ -15,8 +15,9 @@ import (
 
 // pack writes an image under its name:
 //
-//	PREFIX/               all platforms, as an OCI layout: to be pushed, by push, crane or skopeo
-//	PREFIX-OS-ARCH.tar    one platform, for docker load, ctr images import and crane push
+//	PREFIX/                     all platforms, as an OCI layout: to be pushed, by push, crane or skopeo
+//	PREFIX-OS-ARCH.tar          one platform, for docker load, ctr images import and crane push
+//	PREFIX-OS-ARCH.spdx.json    what is in that
 func pack(called string, from source, prefix string, binaries []string) error {
 	tag, err := name.NewTag(called)
 	if err != nil {
@@ -43,6 +44,9 @@ func pack(called string, from source, prefix string, binaries []string) error {
 		file := fmt.Sprintf("%s-%s-%s", prefix, platform.OS, platform.Architecture)
 		if err := tarball.WriteToFile(file+".tar", tag, image); err != nil {
 			return fmt.Errorf("write %s.tar: %w", file, err)
+		}
+		if err := writeSBOM(file+".spdx.json", p, image, from.version); err != nil {
+			return fmt.Errorf("write %s.spdx.json: %w", file, err)
 		}
 	}
 	// An index within the layout's own, for those who take an image for each entry.

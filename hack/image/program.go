@@ -48,8 +48,8 @@ func (p *program) platform() v1.Platform {
 	return v1.Platform{OS: p.settings["GOOS"], Architecture: p.settings["GOARCH"]}
 }
 
-// created is the time that the image tells: SOURCE_DATE_EPOCH, which make sets to the commit's, else 1970. Now would make no two of one
-// commit the same.
+// created is the time that image and SBOM tell: SOURCE_DATE_EPOCH, which make sets to the commit's, else 1970. Now would make no two of
+// them the same.
 func created() (time.Time, error) {
 	epoch := os.Getenv("SOURCE_DATE_EPOCH")
 	if epoch == "" {
