@@ -48,11 +48,11 @@ func (n *Node) Load(ctx context.Context, program string, names ...string) error 
 		return fmt.Errorf("pack %s: %w: %s", program, err, bytes.TrimSpace(out))
 	}
 	archive := "/run/node/image-linux-" + runtime.GOARCH + ".tar" // in n.Dir, as containerd's client sees it
-	if _, err := n.sandbox.run(ctx, nil, "ctr", "--namespace=k8s.io", "images", "import", "--snapshotter=native", archive); err != nil {
+	if _, err := n.sandbox.run(ctx, "ctr", "--namespace=k8s.io", "images", "import", "--snapshotter=native", archive); err != nil {
 		return fmt.Errorf("import the image: %w", err)
 	}
 	for _, name := range names[1:] {
-		if _, err := n.sandbox.run(ctx, nil, "ctr", "--namespace=k8s.io", "images", "tag", names[0], name); err != nil {
+		if _, err := n.sandbox.run(ctx, "ctr", "--namespace=k8s.io", "images", "tag", names[0], name); err != nil {
 			return fmt.Errorf("name the image: %w", err)
 		}
 	}
@@ -65,7 +65,7 @@ func (n *Node) waitForImages(ctx context.Context, names []string) error {
 	var managed string
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
 		var err error
-		managed, err = n.sandbox.run(ctx, nil, "ctr", "--namespace=k8s.io", "images", "list", "--quiet", `labels."io.cri-containerd.image"==managed`)
+		managed, err = n.sandbox.run(ctx, "ctr", "--namespace=k8s.io", "images", "list", "--quiet", `labels."io.cri-containerd.image"==managed`)
 		for _, name := range names {
 			if !strings.Contains(managed, name) {
 				return false, err
@@ -81,6 +81,6 @@ func (n *Node) waitForImages(ctx context.Context, names []string) error {
 
 // KillContainer sends SIGKILL to a container's first process, by the id that the pod's status has.
 func (n *Node) KillContainer(ctx context.Context, id string) error {
-	_, err := n.sandbox.run(ctx, nil, "ctr", "--namespace=k8s.io", "tasks", "kill", "--signal=SIGKILL", strings.TrimPrefix(id, "containerd://"))
+	_, err := n.sandbox.run(ctx, "ctr", "--namespace=k8s.io", "tasks", "kill", "--signal=SIGKILL", strings.TrimPrefix(id, "containerd://"))
 	return err
 }
