@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 )
 
@@ -18,6 +19,8 @@ const usage = `usage:
   image pack -name NAME:TAG [-version VERSION] [-revision COMMIT] -o PREFIX BINARY...   one binary of the program for each platform
   image push [-key FILE] LAYOUT NAME:TAG                                                with a signature, by an ECDSA key in PEM
 `
+
+var errUsage = errors.New(strings.TrimSpace(usage))
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -30,7 +33,7 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return errors.New(usage)
+		return errUsage
 	}
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	flags.Usage = func() { fmt.Fprint(flags.Output(), usage) }
@@ -50,7 +53,7 @@ func run(ctx context.Context, args []string) error {
 			return err
 		}
 		if flags.NArg() != 2 {
-			return errors.New(usage)
+			return errUsage
 		}
 		digest, err := push(ctx, flags.Arg(0), flags.Arg(1), *key)
 		if err != nil {
@@ -59,5 +62,5 @@ func run(ctx context.Context, args []string) error {
 		fmt.Println(digest)
 		return nil
 	}
-	return errors.New(usage)
+	return errUsage
 }
