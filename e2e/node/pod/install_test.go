@@ -34,8 +34,10 @@ func newInstallation() *installation {
 	GinkgoHelper()
 	root, err := cluster.ModuleRoot()
 	Expect(err).NotTo(HaveOccurred())
-	dir, err := filepath.EvalSymlinks(GinkgoT().TempDir())
+	dir, err := filepath.EvalSymlinks(c.Dir) // which goes also when this program is killed
 	Expect(err).NotTo(HaveOccurred())
+	dir = filepath.Join(dir, "overlay")
+	Expect(os.Mkdir(dir, 0o700)).To(Succeed())
 	base, err := filepath.Rel(dir, filepath.Join(root, "config", "default")) // kustomize takes no absolute path
 	Expect(err).NotTo(HaveOccurred())
 	p, err := page.Read(root, "docs/how-to/install.md")
