@@ -83,14 +83,15 @@ func BinDir() (string, error) {
 	if dir := os.Getenv(BinEnv); dir != "" {
 		return dir, nil
 	}
-	root, err := moduleRoot()
+	root, err := ModuleRoot()
 	if err != nil {
 		return "", fmt.Errorf("find the control plane's binaries: %w; set %s", err, BinEnv)
 	}
 	return filepath.Join(root, "bin"), nil
 }
 
-func moduleRoot() (string, error) {
+// ModuleRoot is the directory of the go.mod above the working directory.
+func ModuleRoot() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("get the working directory: %w", err)

@@ -3,12 +3,8 @@
 package node
 
 import (
-	"archive/tar"
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,6 +14,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/resourcestack/autohealer/e2e/cluster"
 )
 
 const (
@@ -27,7 +25,7 @@ const (
 	pauseImage = "autohealer.test/pause:1"
 )
 
-// loadImages builds the program, packs it and gives it to containerd; no registry takes part.
+// loadImages builds the program of all test pods and gives it to containerd.
 func (n *Node) loadImages(ctx context.Context) error {
 	program := filepath.Join(n.Dir, "testpod")
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, "github.com/resourcestack/autohealer/e2e/node/testpod")
@@ -35,28 +33,45 @@ func (n *Node) loadImages(ctx context.Context) error {
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build e2e/node/testpod: %w: %s", err, bytes.TrimSpace(out))
 	}
-	binary, err := os.ReadFile(program)
+	return n.Load(ctx, program, Image, pauseImage)
+}
+
+// Load makes an image of a static program for this machine, as make image does of the manager, and gives it to containerd under these
+// names. No registry takes part.
+func (n *Node) Load(ctx context.Context, program string, names ...string) error {
+	root, err := cluster.ModuleRoot()
 	if err != nil {
-		return fmt.Errorf("read the built program: %w", err)
+		return err
 	}
-	archive, err := imageArchive(binary, Image, pauseImage)
-	if err != nil {
-		return fmt.Errorf("pack the image: %w", err)
+	pack := exec.CommandContext(ctx, "go", "run", "-C", filepath.Join(root, "hack", "image"), ".", "pack", "-name="+names[0], "-o="+filepath.Join(n.Dir, "image"), program)
+	if out, err := pack.CombinedOutput(); err != nil {
+		return fmt.Errorf("pack %s: %w: %s", program, err, bytes.TrimSpace(out))
 	}
-	if _, err := n.sandbox.run(ctx, bytes.NewReader(archive), "ctr", "--namespace=k8s.io", "images", "import", "--snapshotter=native", "-"); err != nil {
+	archive := "/run/node/image-linux-" + runtime.GOARCH + ".tar" // in n.Dir, as containerd's client sees it
+	if _, err := n.sandbox.run(ctx, "ctr", "--namespace=k8s.io", "images", "import", "--snapshotter=native", archive); err != nil {
 		return fmt.Errorf("import the image: %w", err)
 	}
-	return n.waitForImages(ctx)
+	for _, name := range names[1:] {
+		if _, err := n.sandbox.run(ctx, "ctr", "--namespace=k8s.io", "images", "tag", names[0], name); err != nil {
+			return fmt.Errorf("name the image: %w", err)
+		}
+	}
+	return n.waitForImages(ctx, names)
 }
 
 // waitForImages returns once containerd's CRI plugin has noticed what came in beside it: before that, a kubelet would say
 // ErrImageNeverPull and try again after 10 seconds.
-func (n *Node) waitForImages(ctx context.Context) error {
+func (n *Node) waitForImages(ctx context.Context, names []string) error {
 	var managed string
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
 		var err error
-		managed, err = n.sandbox.run(ctx, nil, "ctr", "--namespace=k8s.io", "images", "list", "--quiet", `labels."io.cri-containerd.image"==managed`)
-		return strings.Contains(managed, Image) && strings.Contains(managed, pauseImage), err
+		managed, err = n.sandbox.run(ctx, "ctr", "--namespace=k8s.io", "images", "list", "--quiet", `labels."io.cri-containerd.image"==managed`)
+		for _, name := range names {
+			if !strings.Contains(managed, name) {
+				return false, err
+			}
+		}
+		return true, err
 	})
 	if err != nil {
 		return fmt.Errorf("wait for containerd's CRI plugin to take the images over: %w; it has %q", err, managed)
@@ -64,44 +79,8 @@ func (n *Node) waitForImages(ctx context.Context) error {
 	return nil
 }
 
-// imageArchive gives a tar as `docker save` writes them, with one image of one layer of one file.
-func imageArchive(binary []byte, names ...string) ([]byte, error) {
-	layer, err := archiveOf(file{"testpod", 0o755, binary})
-	if err != nil {
-		return nil, err
-	}
-	config, configErr := json.Marshal(map[string]any{
-		"architecture": runtime.GOARCH,
-		"os":           "linux",
-		"config":       map[string]any{"Entrypoint": []string{"/testpod"}, "Cmd": []string{"pause"}},
-		"rootfs":       map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer))}},
-	})
-	manifest, manifestErr := json.Marshal([]map[string]any{
-		{"Config": "config.json", "RepoTags": names, "Layers": []string{"layer.tar"}},
-	})
-	if err := errors.Join(configErr, manifestErr); err != nil {
-		return nil, err
-	}
-	return archiveOf(file{"layer.tar", 0o644, layer}, file{"config.json", 0o644, config}, file{"manifest.json", 0o644, manifest})
-}
-
-type file struct {
-	name    string
-	mode    int64
-	content []byte
-}
-
-func archiveOf(files ...file) ([]byte, error) {
-	var out bytes.Buffer
-	writer := tar.NewWriter(&out)
-	for _, f := range files {
-		header := &tar.Header{Name: f.name, Mode: f.mode, Size: int64(len(f.content)), Typeflag: tar.TypeReg}
-		if err := writer.WriteHeader(header); err != nil {
-			return nil, err
-		}
-		if _, err := writer.Write(f.content); err != nil {
-			return nil, err
-		}
-	}
-	return out.Bytes(), writer.Close()
+// KillContainer sends SIGKILL to a container's first process, by the id that the pod's status has.
+func (n *Node) KillContainer(ctx context.Context, id string) error {
+	_, err := n.sandbox.run(ctx, "ctr", "--namespace=k8s.io", "tasks", "kill", "--signal=SIGKILL", strings.TrimPrefix(id, "containerd://"))
+	return err
 }

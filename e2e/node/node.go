@@ -105,7 +105,7 @@ func (n *Node) start(ctx context.Context, c *cluster.Cluster, o Options) error {
 
 func (n *Node) startContainerd(ctx context.Context, c *cluster.Cluster) error {
 	return n.startProgram(ctx, c, n.Containerd, func(ctx context.Context) error {
-		_, err := n.sandbox.run(ctx, nil, "ctr", "version")
+		_, err := n.sandbox.run(ctx, "ctr", "version")
 		return err
 	}, "containerd", "--config=/run/node/containerd.toml")
 }

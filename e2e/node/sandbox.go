@@ -8,7 +8,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -108,11 +107,11 @@ func (s *sandbox) inside(command ...string) (string, []string) {
 const searchPath = "/run/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // run runs a command in the sandbox and gives its standard output.
-func (s *sandbox) run(ctx context.Context, stdin io.Reader, command ...string) (string, error) {
+func (s *sandbox) run(ctx context.Context, command ...string) (string, error) {
 	program, args := s.inside(command...)
 	cmd := exec.CommandContext(ctx, program, args...)
 	var stdout, stderr strings.Builder
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &stdout, &stderr
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		return stdout.String(), fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, strings.TrimSpace(stderr.String()))
 	}

@@ -52,6 +52,7 @@ var longest = []struct {
 	{"e2e/operations/rest", 1},
 	{"internal/cli", 1},
 	{"e2e/node/kubelet", 1},
+	{"e2e/node/pod", 1},
 	{"e2e/oracle", 1},
 	{"internal/certs", 1},
 	{"e2e/envoy", 1},

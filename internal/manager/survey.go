@@ -39,12 +39,13 @@ func newSurvey(ctx context.Context, mgr ctrl.Manager, o options, facts *kube.Fac
 	}, nil
 }
 
-// ownPod reads the labels of the pod that this process runs in: its name is that of the host. Who runs it elsewhere has none.
+// ownPod reads the labels of the pod that this process runs in, which POD_NAME names; the host's name is another on a node's network.
+// Who runs it elsewhere has none.
 func ownPod(live client.Reader, namespace string) func(context.Context) (labels.Set, error) {
 	return func(ctx context.Context) (labels.Set, error) {
-		name, err := os.Hostname()
-		if err != nil {
-			return nil, fmt.Errorf("read the name of the host: %w", err)
+		name := os.Getenv("POD_NAME")
+		if name == "" {
+			return nil, nil
 		}
 		var pod metav1.PartialObjectMetadata
 		pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))

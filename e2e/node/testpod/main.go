@@ -1,6 +1,6 @@
 // The program of every container on a test's node. What it does is its first argument:
 //
-//	pause         nothing, until it is told to end: the sandbox of each pod
+//	pause         nothing, until it is told to end; none is the same, for the sandbox of each pod
 //	need ADDR     connect to an upstream, and exit with 1 when it isn't there or goes away: a dependent
 //	exit CODE     exit at once
 package main
@@ -28,7 +28,7 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	switch {
-	case len(args) == 1 && args[0] == "pause":
+	case len(args) == 0, len(args) == 1 && args[0] == "pause":
 		<-ctx.Done()
 		return nil
 	case len(args) == 2 && args[0] == "need":

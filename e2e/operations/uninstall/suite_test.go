@@ -4,10 +4,7 @@ package uninstall
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,9 +12,6 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/e2e/harness"
@@ -86,42 +80,7 @@ func uninstall(ctx context.Context, args ...string) said {
 	return h.Plugin(ctx, h.Kubeconfig, append([]string{"uninstall"}, args...)...)
 }
 
-// traces are all that names Autohealer in the cluster: every object of every kind that is of our group, has a name of ours, or
-// has a label, annotation or finalizer of ours; and taints of the two ConditionSets.
-func traces(ctx context.Context) ([]string, error) {
-	kinds, err := discovery.NewDiscoveryClientForConfig(h.Config)
-	if err != nil {
-		return nil, err
-	}
-	_, lists, err := kinds.ServerGroupsAndResources()
-	if err != nil {
-		return nil, err
-	}
-	var found []string
-	for _, list := range lists {
-		gv, err := schema.ParseGroupVersion(list.GroupVersion)
-		if err != nil {
-			return nil, err
-		}
-		for _, r := range list.APIResources {
-			if strings.Contains(r.Name, "/") || !slices.Contains(r.Verbs, "list") || r.Name == "events" {
-				continue
-			}
-			all := &metav1.PartialObjectMetadataList{}
-			all.SetGroupVersionKind(gv.WithKind(r.Kind + "List"))
-			if err := h.Client.List(ctx, all); err != nil {
-				return nil, fmt.Errorf("list %s: %w", r.Name, err)
-			}
-			for _, o := range all.Items {
-				if why := trace(gv.Group, o); why != "" {
-					found = append(found, strings.ToLower(r.Kind)+"/"+o.Name+" "+why)
-				}
-			}
-		}
-	}
-	slices.Sort(found)
-	return slices.Compact(found), nil
-}
+func traces(ctx context.Context) ([]string, error) { return world.Traces(ctx, h.Config, h.Client) }
 
 // expectTraces expects these traces, once they can be listed: for a while the API server names kinds whose CRD is gone, and doesn't
 // know them.
@@ -133,26 +92,6 @@ func expectTraces(ctx context.Context, matcher types.GomegaMatcher) {
 		return err
 	}).Should(Succeed())
 	Expect(found).To(matcher)
-}
-
-func trace(group string, o metav1.PartialObjectMetadata) string {
-	const domain = "autohealer.resourcestack.com"
-	switch {
-	case group == domain:
-		return "is of our kind"
-	case strings.HasPrefix(o.Name, "autohealer") && !strings.HasPrefix(o.Name, "autohealer-foreign"), strings.HasSuffix(o.Name, "."+domain):
-		return "has our name"
-	case slices.ContainsFunc(o.Finalizers, func(f string) bool { return strings.HasPrefix(f, domain) }):
-		return "has our finalizer"
-	}
-	for _, keys := range []map[string]string{o.Labels, o.Annotations} {
-		for key := range keys {
-			if strings.HasPrefix(key, domain) && key != domain+"/aggregate-to-health-checks" { // on a ClusterRole of somebody's
-				return "has " + key
-			}
-		}
-	}
-	return ""
 }
 
 // expectNothingLeft expects that the cluster is as if Autohealer had never been there, but for the binding by which people let it
