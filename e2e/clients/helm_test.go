@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -80,6 +81,9 @@ func lifeOfARelease(h *helmClient) {
 		notes := h.must(ctx, append([]string{"install", release, chart, "--create-namespace"}, h.values()...)...)
 		Expect(notes).To(And(ContainSubstring("kubectl label namespace "+h.namespace), Not(ContainSubstring("WARNING: "))))
 		h.startManager(ctx)
+		check := exec.CommandContext(ctx, filepath.Join(c.BinDir, "kubectl-autohealer"), "check", "--kubeconfig="+c.Kubeconfig)
+		said, err := check.CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), string(said))
 		Expect(admin.Create(ctx, fixture.NewSet("broken", key, corev1.TaintEffectNoSchedule, "Broken"))).To(Succeed())
 		Expect(c.SetCondition(ctx, nodes[0], "Broken", corev1.ConditionTrue, cluster.ConditionOptions{})).To(Succeed())
 		Eventually(ctx, tainted).Should(BeTrue())
@@ -110,7 +114,10 @@ func lifeOfARelease(h *helmClient) {
 		Expect(tainted(ctx)).To(BeTrue())
 
 		By("going on with the release")
-		h.must(ctx, "rollback", release, "1", "--wait", "--timeout=90s")
+		output, err = h.run(ctx, append([]string{"upgrade", release, chart}, h.values()...)...)
+		Expect(err).To(HaveOccurred())
+		Expect(output).To(ContainSubstring("has no deployed releases"))
+		h.must(ctx, "rollback", release, "3", "--wait", "--timeout=90s")
 		h.must(ctx, append([]string{"upgrade", release, chart}, h.values()...)...)
 	}, NodeTimeout(4*time.Minute))
 
@@ -217,4 +224,3 @@ func startLoad(ctx context.Context) func() (admitted int, failures []string) {
 		return admitted, failures
 	}
 }
-

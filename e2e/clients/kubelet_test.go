@@ -29,7 +29,7 @@ func (h *helmClient) playJob(ctx context.Context) <-chan string {
 		err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 			var pods corev1.PodList
 			if err := admin.List(ctx, &pods, client.InNamespace(h.namespace), client.MatchingLabels{"job-name": job}); err != nil {
-				return false, nil
+				return false, err
 			}
 			for i := range pods.Items {
 				if pods.Items[i].Status.Phase == corev1.PodRunning { // so says kwok
@@ -85,4 +85,3 @@ func finish(ctx context.Context, pod *corev1.Pod, code int) error {
 	}
 	return nil
 }
-
