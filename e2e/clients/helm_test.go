@@ -80,8 +80,10 @@ func lifeOfARelease(h *helmClient) {
 	It("is installed, and its manager works", func(ctx SpecContext) {
 		notes := h.must(ctx, append([]string{"install", release, chart, "--create-namespace"}, h.values()...)...)
 		Expect(notes).To(And(ContainSubstring("kubectl label namespace "+h.namespace), Not(ContainSubstring("WARNING: "))))
+		_, err := c.Kubectl(ctx, "label", "namespace", h.namespace, "pod-security.kubernetes.io/enforce=restricted")
+		Expect(err).NotTo(HaveOccurred(), "as the notes say; pods of later steps keep to it")
 		h.startManager(ctx)
-		check := exec.CommandContext(ctx, filepath.Join(c.BinDir, "kubectl-autohealer"), "check", "--kubeconfig="+c.Kubeconfig)
+		check := exec.CommandContext(ctx, filepath.Join(c.BinDir, "kubectl-autohealer"), "check", "--wait=30s", "--kubeconfig="+c.Kubeconfig)
 		said, err := check.CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), string(said))
 		Expect(admin.Create(ctx, fixture.NewSet("broken", key, corev1.TaintEffectNoSchedule, "Broken"))).To(Succeed())
@@ -140,6 +142,13 @@ func lifeOfARelease(h *helmClient) {
 			Expect(err).NotTo(HaveOccurred())
 			Expect(left).To(BeEmpty())
 		}
+
+		By("another release, which takes the kinds over where it is told to")
+		another := append([]string{"install", "another", chart, "--dry-run=server"}, h.values()...)
+		output, err := h.run(ctx, another...)
+		Expect(err).To(HaveOccurred())
+		Expect(output).To(ContainSubstring("invalid ownership metadata"))
+		h.must(ctx, append(another, "--take-ownership")...)
 	}, NodeTimeout(4*time.Minute))
 }
 

@@ -26,12 +26,8 @@ sources:
 func imageOf(objects []object) (registry, repository, tag string) {
 	for _, o := range objects {
 		if o.is(deployment) {
-			image, err := o.put(imagePath, "", false)
-			if err != nil {
-				panic(err) // a Deployment without an image
-			}
-			_, _ = o.put(imagePath, image, false)
-			registry, name, _ := strings.Cut(image.(string), "/")
+			image, _ := o.at(imagePath).(string)
+			registry, name, _ := strings.Cut(image, "/")
 			repository, tag, _ := strings.Cut(name, ":")
 			return registry, repository, tag
 		}

@@ -136,6 +136,15 @@ func put(node any, pointer []string, value any, adds bool) (after, was any, err 
 	return nil, nil, errors.New("there is nothing of the kind")
 }
 
+// at gives what stands at a JSON pointer; nil where there is nothing.
+func (o object) at(pointer string) any {
+	was, err := o.put(pointer, nil, false)
+	if err == nil {
+		_, _ = o.put(pointer, was, false)
+	}
+	return was
+}
+
 func (o object) yaml() string { return toYAML(map[string]any(o)) }
 
 func toYAML(of any) string {

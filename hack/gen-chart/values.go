@@ -77,7 +77,7 @@ var settings = []setting{
 
 	{name: "crds", def: group{}, says: "The kinds."},
 	{name: "crds.enabled", def: true, says: "Whether they are in the release: then they are upgraded with it."},
-	{name: "crds.keep", def: true, says: "Whether they, and all policies with them, stay when the release is uninstalled."},
+	{name: "crds.keep", def: true, says: "Whether they, and all policies with them, stay when the release is uninstalled, or has them no more."},
 	{name: "uninstallCheck", def: group{}, says: "A Job before `helm uninstall`."},
 	{name: "uninstallCheck.enabled", def: true, says: "Refuse to uninstall while there are policies that keep a record of what they did: without the manager nobody undoes it, and they can't be deleted any more."},
 	{name: "extraObjects", def: list{}, says: "Further objects of the release, as maps or as texts, which may be templates. No policies: they are refused until a manager is ready.",
