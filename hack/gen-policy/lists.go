@@ -51,6 +51,7 @@ var expected = map[string][]string{
 		"kinds and statuses", "policies of tenants", "policies", "kinds and statuses", "kinds and statuses", "kinds and statuses", "kinds and statuses",
 	},
 	"config/webhook/configuration/validating.yaml": {"kinds"},
+	"hack/gen-chart/objects/uninstall_check.yaml":  {"policies with a finalizer"},
 	"README.md": {"policies with a finalizer", "policies without a finalizer", "kinds over policies", "statuses"},
 }
 
@@ -115,7 +116,9 @@ func withFiles(root, name string, file func(*kinds.Kind) string) ([]byte, error)
 // lists are the files with lists of kinds.
 func lists(root string) (files map[string][]byte, err error) {
 	files = map[string][]byte{}
-	for _, name := range []string{"config/rbac/manager_role.yaml", "config/rbac/user_roles.yaml", "config/webhook/configuration/validating.yaml"} {
+	for _, name := range []string{
+		"config/rbac/manager_role.yaml", "config/rbac/user_roles.yaml", "config/webhook/configuration/validating.yaml", "hack/gen-chart/objects/uninstall_check.yaml",
+	} {
 		if files[name], err = withResources(root, name); err != nil {
 			return nil, err
 		}

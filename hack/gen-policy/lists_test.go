@@ -19,6 +19,7 @@ func TestAListWhoseCommentIsLostIsAnError(t *testing.T) {
 		"config/rbac/manager_role.yaml":                {withResources, "# make generate: statuses", ""},
 		"config/rbac/user_roles.yaml":                  {withResources, "# make generate: policies of tenants", "# make generate: policies"},
 		"config/webhook/configuration/validating.yaml": {withResources, "# make generate: kinds", "# generated: kinds"},
+		"hack/gen-chart/objects/uninstall_check.yaml":  {withResources, "# make generate: policies with a finalizer", ""},
 		"README.md": {withRows, "| policies with a finalizer", "| those with a finalizer"},
 	} {
 		text, err := of.fill(root, name)

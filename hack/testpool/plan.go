@@ -58,6 +58,7 @@ var longest = []struct {
 	{"e2e/envoy", 1},
 	{"e2e/operations", 1},
 	{"e2e/operations/check", 1},
+	{"e2e/clients", 1},
 	{"e2e/certificates", 1},
 	{"e2e/differential", 2},
 	{"e2e/operations/undo", 1},

@@ -19,6 +19,9 @@ import (
 // Main is the manager's main, and gives the exit code. Built is its version; empty for what the Go toolchain noted. With other
 // timings than production's it works on this machine only.
 func Main(built string, timings timing.Timings, args []string) int {
+	if len(args) > 0 && args[0] == uninstallCheck {
+		return checkUninstall(ctrl.SetupSignalHandler(), flag.CommandLine, args[1:], os.Stderr)
+	}
 	o, err := parse(flag.CommandLine, args) // the command line's set, because it has --kubeconfig already
 	o.built, o.timings = version.Of(built), timings
 	switch {
