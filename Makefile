@@ -62,6 +62,16 @@ push: image ## Push it: make push IMAGE=registry.example.com/autohealer:v0.1.0, 
 install-manifest: go-version ## Write dist/install.yaml, config/default in one file, with IMAGE as the manager's image.
 	go run -C hack/gen-chart . --root $(CURDIR) --manifest $(CURDIR)/dist/install.yaml --image $(IMAGE)
 
+# With a version that is tagged, such as VERSION=v0.1.0. Images go to the registry by make push; krew.yaml names where the rest is to go.
+.PHONY: release
+release: IMAGE = $(REGISTRY)/autohealer:$(VERSION)
+release: release-named image ## Write a release into dist/: make release VERSION=v0.1.0 REGISTRY=registry.example.com/platform.
+	@go run ./hack/release -version=$(VERSION) -registry=$(REGISTRY) -dist=$(DIST)
+
+.PHONY: release-named
+release-named:
+	@[ -n "$(REGISTRY)" ] || { echo "no image of Autohealer is published: say where yours goes, REGISTRY=registry.example.com/platform" >&2; exit 1; }
+
 .PHONY: controlplane
 controlplane: go-version ## Put etcd, Kubernetes and kwok into bin/ (about 10 minutes the first time).
 	@hack/controlplane/build.sh $(BIN)

@@ -49,7 +49,7 @@ func TestADryRunChangesNothing(t *testing.T) {
 				t.Fatal(made, err)
 			}
 			// the fake takes a dry run of what there is for a creation; the API server doesn't (e2e/operations/freeze_test.go)
-			if rail, made, err := freeze.Freeze(t.Context(), dry.writes(stored), ""); err != nil || made && how == "client" || how == "client" && rail.Annotations[v1alpha1.AnnotationFrozenFor] != "INC-4711" {
+			if rail, made, err := freeze.Freeze(t.Context(), dry.writes(stored), ""); err != nil || made && how == "client" || how == "client" && rail.Annotations[v1alpha1.AnnotationFreezeReason] != "INC-4711" {
 				t.Errorf("freeze of what is frozen: made %v, %v", made, err)
 			}
 			if was, _, err := freeze.Thaw(t.Context(), dry.writes(stored)); err != nil || was == nil {

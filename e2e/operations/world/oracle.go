@@ -22,7 +22,7 @@ func (w *World) UnderOracle(ctx context.Context) {
 		}}, Guardrails: true,
 	})
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
-	ginkgo.DeferCleanup(func(ctx ginkgo.SpecContext) {
+	ginkgo.DeferCleanup(func(ctx ginkgo.SpecContext) { //nolint:contextcheck // it has the spec's own
 		defer watching.Stop()
 		gomega.Expect(watching.Check(ctx)).To(gomega.BeEmpty(), "what the oracle saw")
 	}, ginkgo.NodeTimeout(3*time.Minute))

@@ -1,0 +1,185 @@
+// Command release writes what a release has into a directory, beside the image, which `make image` puts there: the plugin for each
+// platform, its manifest for krew, install.yaml and the chart with the registry's name, notes and checksums. Run twice on one
+// commit it writes the same bytes.
+//
+// Usage: release -version v0.1.0 -registry registry.example.com/platform [-dist dist]
+package main
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// release is what all parts need to know.
+type release struct {
+	version, registry, dist string
+	// program is the package of the plugin, platforms those that it is built for, as GOOS and GOARCH.
+	program   string
+	platforms [][2]string
+	// made is the time in archives: that of the commit, or SOURCE_DATE_EPOCH.
+	made time.Time
+}
+
+func main() {
+	r := release{program: "./cmd/kubectl-autohealer", platforms: [][2]string{
+		{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}, {"windows", "amd64"}, {"windows", "arm64"},
+	}}
+	flag.StringVar(&r.version, "version", "", "the version's tag, such as v0.1.0")
+	flag.StringVar(&r.registry, "registry", "", "the registry that the image is pushed to, with a path, such as registry.example.com/platform")
+	flag.StringVar(&r.dist, "dist", "dist", "directory to write to")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := r.run(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "release:", err)
+		os.Exit(1)
+	}
+}
+
+var semver = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
+
+func (r *release) run(ctx context.Context) error {
+	if !semver.MatchString(r.version) {
+		return fmt.Errorf("%q is no version such as v0.1.0: tag the commit, or give VERSION", r.version)
+	}
+	if r.registry == "" {
+		return errors.New("no registry: give REGISTRY, such as registry.example.com/platform; no image of Autohealer is published, so it must be yours")
+	}
+	if strings.HasSuffix(r.registry, "/") {
+		return fmt.Errorf("REGISTRY %q ends with a slash", r.registry)
+	}
+	var err error
+	if r.made, err = commitTime(ctx); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(r.dist, 0o755); err != nil {
+		return err
+	}
+	for _, part := range []func(context.Context) error{r.manifest, r.chart, r.plugins, r.notes, r.checksums} {
+		if err := part(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func commitTime(ctx context.Context) (time.Time, error) {
+	seconds := os.Getenv("SOURCE_DATE_EPOCH")
+	if seconds == "" {
+		out, err := exec.CommandContext(ctx, "git", "log", "-1", "--format=%ct").Output()
+		if err != nil {
+			return time.Time{}, fmt.Errorf("ask git for the commit's time: %w; SOURCE_DATE_EPOCH says it without git", err)
+		}
+		seconds = strings.TrimSpace(string(out))
+	}
+	n, err := strconv.ParseInt(seconds, 10, 64)
+	return time.Unix(n, 0).UTC(), err
+}
+
+// checksums writes those of all files in the directory, as sha256sum does.
+func (r *release) checksums(context.Context) error {
+	entries, err := os.ReadDir(r.dist)
+	if err != nil {
+		return err
+	}
+	var lines []string
+	for _, e := range entries {
+		if e.IsDir() || e.Name() == checksumFile {
+			continue
+		}
+		sum, err := sum(filepath.Join(r.dist, e.Name()))
+		if err != nil {
+			return err
+		}
+		lines = append(lines, sum+"  "+e.Name()+"\n")
+	}
+	return os.WriteFile(filepath.Join(r.dist, checksumFile), []byte(strings.Join(lines, "")), 0o644)
+}
+
+const checksumFile = "checksums.txt"
+
+func sum(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, f); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%x", hash.Sum(nil)), nil
+}
+
+// notes are the changelog's section of the version, or, before it has one, what is unreleased.
+func (r *release) notes(context.Context) error {
+	changelog, err := os.ReadFile("CHANGELOG.md")
+	if err != nil {
+		return err
+	}
+	text, ok := section(string(changelog), "["+strings.TrimPrefix(r.version, "v")+"]")
+	if !ok {
+		if text, ok = section(string(changelog), "Unreleased"); !ok {
+			return fmt.Errorf("CHANGELOG.md has no section of %s, and none of what is unreleased", r.version)
+		}
+	}
+	return os.WriteFile(filepath.Join(r.dist, "release-notes.md"), []byte(text), 0o644)
+}
+
+// section of a changelog, without its heading.
+func section(changelog, name string) (string, bool) {
+	_, after, found := strings.Cut(changelog, "\n## "+name)
+	if !found {
+		return "", false
+	}
+	_, text, _ := strings.Cut(after, "\n")
+	text, _, _ = strings.Cut(text, "\n## ")
+	return strings.TrimSpace(text) + "\n", true
+}
+
+// file is one in an archive.
+type file struct {
+	name    string
+	mode    int64
+	content []byte
+}
+
+// archive writes a tar.gz that depends on nothing but the files' contents.
+func (r *release) archive(path string, files []file) (err error) {
+	out, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	packed := gzip.NewWriter(out)
+	defer func() { err = errors.Join(err, packed.Close()) }()
+	archive := tar.NewWriter(packed)
+	defer func() { err = errors.Join(err, archive.Close()) }()
+	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.name, b.name) })
+	for _, f := range files {
+		header := &tar.Header{Name: f.name, Mode: f.mode, Size: int64(len(f.content)), ModTime: r.made, Typeflag: tar.TypeReg}
+		if err := archive.WriteHeader(header); err != nil {
+			return err
+		}
+		if _, err := archive.Write(f.content); err != nil {
+			return err
+		}
+	}
+	return nil
+}
