@@ -62,15 +62,18 @@ push: image ## Push it: make push IMAGE=registry.example.com/autohealer:v0.1.0, 
 install-manifest: go-version ## Write dist/install.yaml, config/default in one file, with IMAGE as the manager's image.
 	go run -C hack/gen-chart . --root $(CURDIR) --manifest $(CURDIR)/dist/install.yaml --image $(IMAGE)
 
-# With a version that is tagged, such as VERSION=v0.1.0. Images go to the registry by make push; krew.yaml names where the rest is to go.
-.PHONY: release
-release: IMAGE = $(REGISTRY)/autohealer:$(VERSION)
-release: release-named image ## Write a release into dist/: make release VERSION=v0.1.0 REGISTRY=registry.example.com/platform.
-	@go run ./hack/release -version=$(VERSION) -registry=$(REGISTRY) -dist=$(DIST)
+# Where the plugin is built for.
+PLATFORMS := linux-amd64 linux-arm64 darwin-amd64 darwin-arm64 windows-amd64 windows-arm64
 
-.PHONY: release-named
-release-named:
+# One step after the other, also with make -j. Images go to the registry by make push; krew.yaml says where the rest is to go.
+.PHONY: release
+release: go-version ## Write a release into dist/: make release VERSION=v0.1.0 REGISTRY=registry.example.com/platform.
 	@[ -n "$(REGISTRY)" ] || { echo "no image of Autohealer is published: say where yours goes, REGISTRY=registry.example.com/platform" >&2; exit 1; }
+	@[ "$$(git describe --exact-match --dirty 2>/dev/null)" = "$(VERSION)" ] || [ -n "$(FORCE)" ] || { echo "this is no clean checkout of the tag $(VERSION); FORCE=1 makes a release all the same" >&2; exit 1; }
+	rm -rf $(DIST)
+	@$(MAKE) image IMAGE=$(REGISTRY)/autohealer:$(VERSION)
+	@for p in $(PLATFORMS); do echo "kubectl-autohealer for $$p"; GOOS=$${p%-*} GOARCH=$${p#*-} $(RELEASE) -o $(BIN)/$$p/kubectl-autohealer ./cmd/kubectl-autohealer || exit 1; done
+	@go run ./hack/release -version=$(VERSION) -registry=$(REGISTRY) -dist=$(DIST) -built=$(BIN)
 
 .PHONY: controlplane
 controlplane: go-version ## Put etcd, Kubernetes and kwok into bin/ (about 10 minutes the first time).

@@ -83,7 +83,7 @@ func lifeOfARelease(h *helmClient) {
 		_, err := c.Kubectl(ctx, "label", "namespace", h.namespace, "pod-security.kubernetes.io/enforce=restricted")
 		Expect(err).NotTo(HaveOccurred(), "as the notes say; pods of later steps keep to it")
 		h.startManager(ctx)
-		check := exec.CommandContext(ctx, filepath.Join(c.BinDir, "kubectl-autohealer"), "check", "--wait=30s", "--kubeconfig="+c.Kubeconfig)
+		check := exec.CommandContext(ctx, filepath.Join(c.BinDir, "kubectl-autohealer"), "check", "--wait", "--timeout=30s", "--kubeconfig="+c.Kubeconfig)
 		said, err := check.CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), string(said))
 		Expect(admin.Create(ctx, fixture.NewSet("broken", key, corev1.TaintEffectNoSchedule, "Broken"))).To(Succeed())
@@ -131,7 +131,7 @@ func lifeOfARelease(h *helmClient) {
 		}).Should(Satisfy(apierrors.IsNotFound))
 		said := h.playJob(ctx)
 		h.must(ctx, "uninstall", release, "--timeout=60s", "--wait")
-		Eventually(ctx, said).Should(Receive(Equal("Autohealer has nothing to undo.\n")))
+		Eventually(ctx, said).Should(Receive(Equal("No policy keeps a record of what it did: the manager may go.\n")))
 
 		Expect(c.Kubectl(ctx, "get", "crd", "-o", "name")).To(ContainSubstring("conditionsets.autohealer.resourcestack.com"))
 		for _, kind := range []string{

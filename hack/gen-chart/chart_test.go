@@ -2,7 +2,6 @@ package main
 
 import (
 	"maps"
-	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -101,6 +100,7 @@ func TestTheChartIsTheKustomizations(t *testing.T) {
 		"certProvider: cert-manager":     {"config/certmanager"},
 		"networkPolicy: {enabled: true}": {"config/default", "config/network-policy"},
 		"prometheusRule: {enabled: true}\nserviceMonitor: {enabled: true}": {"config/default", "config/prometheus"},
+		"dashboards: {enabled: true}":                                      {"config/default", "config/dashboards"},
 	} {
 		t.Run(strings.Join(kustomizations, "+"), func(t *testing.T) {
 			got := helm(t, values)
@@ -152,32 +152,6 @@ func TestBracesOfOthersStay(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{`text: '{{ "{{" }} $value }}'`, `spec: {"a":"{{ "{{" }}b}}"}`} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %s in\n%s", want, text)
-		}
-	}
-}
-
-func TestEachDashboardIsAConfigMap(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(dir, "config/dashboards"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "config/dashboards/on-call.json"), []byte(`{"legend": "{{policy}}"}`), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	boards, err := dashboards(dir)
-	if err != nil || len(boards) != 1 {
-		t.Fatal(len(boards), err)
-	}
-	text, err := template(boards[0], dashboardPlaces, make([]bool, 1), map[string]any{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{
-		"{{- if .Values.dashboards.enabled }}", "name: autohealer-dashboard-on-call", "namespace: {{ .Release.Namespace }}", "{{- with .Values.dashboards.labels }}",
-		`on-call.json: '{"legend": "{{ "{{" }}policy}}"}'`,
-	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in\n%s", want, text)
 		}

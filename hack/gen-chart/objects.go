@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"path/filepath"
 	"strconv"
@@ -16,7 +15,7 @@ import (
 )
 
 // sources are kustomizations. Of each the chart has the objects that none before it has.
-var sources = []string{"config/default", "config/certmanager", "config/network-policy", "config/prometheus", "hack/gen-chart/objects"}
+var sources = []string{"config/default", "config/certmanager", "config/network-policy", "config/prometheus", "config/dashboards", "hack/gen-chart/objects"}
 
 // object is one of Kubernetes, as JSON has it.
 type object map[string]any
@@ -40,7 +39,7 @@ func build(root, kustomization string) (objects []object, err error) {
 	return objects, nil
 }
 
-// ofChart are the objects of all sources, and the dashboards. The namespace is Helm's, or whoever's who made it: Helm would
+// ofChart are the objects of all sources. The namespace is Helm's, or whoever's who made it: Helm would
 // delete it with all that is in it.
 func ofChart(root string) (objects []object, err error) {
 	there := map[string]bool{}
@@ -55,31 +54,6 @@ func ofChart(root string) (objects []object, err error) {
 			}
 			there[o.id()] = true
 		}
-	}
-	boards, err := dashboards(root)
-	return append(objects, boards...), err
-}
-
-// dashboards is a ConfigMap for each file in config/dashboards, as Grafana's sidecar takes it.
-func dashboards(root string) (objects []object, err error) {
-	files, err := filepath.Glob(filepath.Join(root, "config/dashboards/*.json"))
-	if err != nil {
-		return nil, err
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		name := filepath.Base(file)
-		objects = append(objects, object{
-			"apiVersion": "v1", "kind": "ConfigMap",
-			"metadata": map[string]any{
-				"name": "autohealer-dashboard-" + strings.TrimSuffix(name, ".json"), "namespace": namespace,
-				"labels": map[string]any{"app.kubernetes.io/name": "autohealer"},
-			},
-			"data": map[string]any{name: string(text)},
-		})
 	}
 	return objects, nil
 }

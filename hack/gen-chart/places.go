@@ -18,15 +18,15 @@ const (
 var conditions = []struct{ objects, when string }{
 	{"CustomResourceDefinition/*", ".Values.crds.enabled"},
 	{"PodDisruptionBudget/*", ".Values.podDisruptionBudget.enabled"},
-	// There it would hold for the pods of others.
-	{"ResourceQuota/*", `and .Values.priorityClassName (ne .Release.Namespace "kube-system")`},
+	// Clusters ask for it for their own classes. In kube-system it would hold for the pods of others.
+	{"ResourceQuota/*", `and (hasPrefix "system-" .Values.priorityClassName) (ne .Release.Namespace "kube-system")`},
 	{"*/autohealer-manager-certificates", issued},
 	{"NetworkPolicy/*", ".Values.networkPolicy.enabled"},
 	{"ServiceMonitor/*", ".Values.serviceMonitor.enabled"},
 	{"PrometheusRule/*", ".Values.prometheusRule.enabled"},
 	{"Service/autohealer-xds", ".Values.xds.enabled"},
 	{"*/autohealer-uninstall-check", ".Values.uninstallCheck.enabled"},
-	{"ConfigMap/autohealer-dashboard-*", ".Values.dashboards.enabled"},
+	{"ConfigMap/autohealer-dashboards", ".Values.dashboards.enabled"},
 }
 
 // place is one of config's objects where the chart has something else.
@@ -59,6 +59,7 @@ var places = []place{
 	{deployment, container + "/imagePullPolicy", optional(".Values.image.pullPolicy")},
 	{deployment, container + "/args/1", inline(`printf "--cert-provider=%s" .Values.certProvider`)},
 	{deployment, container + "/args/-", lines(`include "autohealer.args" . | fromYamlArray`)},
+	{deployment, container + "/env/-", lines(".Values.extraEnv")},
 	{deployment, container + "/env/2/value", inline(`include "autohealer.memoryLimit" . | quote`)},
 	{deployment, container + "/ports/0/containerPort", value("ports.webhook")},
 	{deployment, container + "/ports/1/containerPort", value("ports.metrics")},
@@ -67,7 +68,7 @@ var places = []place{
 	{deployment, container + "/resources", block("resources")},
 	{deployment, container + "/volumeMounts", optional(`include "autohealer.volumeMounts" . | fromYamlArray`)},
 
-	{"PodDisruptionBudget/autohealer-manager", "/spec/minAvailable", value("podDisruptionBudget.minAvailable")},
+	{"PodDisruptionBudget/autohealer-manager", "/spec/maxUnavailable", value("podDisruptionBudget.maxUnavailable")},
 	{"ResourceQuota/autohealer-critical-pods", "/spec/scopeSelector/matchExpressions/0/values/0", inline(".Values.priorityClassName | quote")},
 
 	{gate, "/metadata/annotations", when(issued, "annotations: {cert-manager.io/inject-ca-from-secret: "+namespace+"/autohealer-webhook-cert-bundle}")},
@@ -84,14 +85,13 @@ var places = []place{
 	{"ServiceMonitor/autohealer", "/metadata/labels/-more", lines(".Values.serviceMonitor.labels")},
 	{"ServiceMonitor/autohealer", "/spec/endpoints/0/tlsConfig/ca/secret/name", inline(`include "autohealer.caSecret" .`)},
 	{"PrometheusRule/autohealer", "/metadata/labels/-more", lines(".Values.prometheusRule.labels")},
+	{"ConfigMap/autohealer-dashboards", "/metadata/labels/grafana_dashboard", instead(".Values.dashboards.labels")},
 
+	{check, "/spec/template/metadata/labels/-more", lines(".Values.podLabels")},
+	{check, "/spec/template/metadata/annotations", optional(".Values.podAnnotations")},
 	{check, pod + "/imagePullSecrets", optional(".Values.imagePullSecrets")},
 	{check, pod + "/nodeSelector", optional(".Values.nodeSelector")},
 	{check, pod + "/tolerations", optional(".Values.tolerations")},
-	{check, pod + "/priorityClassName", optional(".Values.priorityClassName")},
 	{check, imagePath, inline(image)},
 	{check, container + "/imagePullPolicy", optional(".Values.image.pullPolicy")},
 }
-
-// dashboardPlaces are of what is there only with files in config/dashboards.
-var dashboardPlaces = []place{{"ConfigMap/autohealer-dashboard-*", "/metadata/labels/-more", lines(".Values.dashboards.labels")}}

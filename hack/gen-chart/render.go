@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -60,6 +59,9 @@ func lines(expression string) rewrite {
 	}}
 }
 
+// instead has the entries of a map in place of config's.
+func instead(expression string) rewrite { return rewrite{text: lines(expression).text} }
+
 // when adds a line under a condition.
 func when(condition, text string) rewrite {
 	return rewrite{adds: true, text: func(l line) string {
@@ -84,10 +86,6 @@ func chart(root string) (map[string]string, error) {
 	objects, err := ofChart(root)
 	if err != nil {
 		return nil, err
-	}
-	places := places
-	if slices.ContainsFunc(objects, func(o object) bool { return o["kind"] == "ConfigMap" }) {
-		places = slices.Concat(places, dashboardPlaces)
 	}
 	about := map[string]any{} // what config has where values go
 	files := map[string]string{"charts/autohealer/Chart.yaml": metadata(versionOf(objects)), "charts/autohealer/templates/extraobjects.yaml": extraObjects}

@@ -42,19 +42,18 @@ func push(ctx context.Context, from, to, keyFile string) (name.Digest, error) {
 	}
 	digest := tag.Context().Digest(hash.String())
 	options := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
+	if keyFile != "" { // first, so that nobody finds the image without it
+		signature, err := sign(digest, keyFile)
+		if err != nil {
+			return name.Digest{}, fmt.Errorf("sign %s: %w", digest, err)
+		}
+		where := tag.Context().Tag(fmt.Sprintf("%s-%s.sig", hash.Algorithm, hash.Hex))
+		if err := remote.Write(where, signature, options...); err != nil {
+			return name.Digest{}, fmt.Errorf("push the signature: %w", err)
+		}
+	}
 	if err := remote.WriteIndex(tag, index, options...); err != nil {
 		return name.Digest{}, fmt.Errorf("push %s: %w", tag, err)
-	}
-	if keyFile == "" {
-		return digest, nil
-	}
-	signature, err := sign(digest, keyFile)
-	if err != nil {
-		return name.Digest{}, fmt.Errorf("sign %s: %w", digest, err)
-	}
-	where := tag.Context().Tag(fmt.Sprintf("%s-%s.sig", hash.Algorithm, hash.Hex))
-	if err := remote.Write(where, signature, options...); err != nil {
-		return name.Digest{}, fmt.Errorf("push the signature: %w", err)
 	}
 	return digest, nil
 }

@@ -28,20 +28,18 @@ import (
 // release is what all parts need to know.
 type release struct {
 	version, registry, dist string
-	// program is the package of the plugin, platforms those that it is built for, as GOOS and GOARCH.
-	program   string
-	platforms [][2]string
+	// built is the directory with the plugin for each platform: GOOS-GOARCH/kubectl-autohealer.
+	built, changelog string
 	// made is the time in archives: that of the commit, or SOURCE_DATE_EPOCH.
 	made time.Time
 }
 
 func main() {
-	r := release{program: "./cmd/kubectl-autohealer", platforms: [][2]string{
-		{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}, {"windows", "amd64"}, {"windows", "arm64"},
-	}}
+	r := release{changelog: "CHANGELOG.md"}
 	flag.StringVar(&r.version, "version", "", "the version's tag, such as v0.1.0")
 	flag.StringVar(&r.registry, "registry", "", "the registry that the image is pushed to, with a path, such as registry.example.com/platform")
 	flag.StringVar(&r.dist, "dist", "dist", "directory to write to")
+	flag.StringVar(&r.built, "built", "bin", "directory with the plugin for each platform, as GOOS-GOARCH/kubectl-autohealer")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := r.run(ctx)
@@ -71,7 +69,7 @@ func (r *release) run(ctx context.Context) error {
 	if err := os.MkdirAll(r.dist, 0o755); err != nil {
 		return err
 	}
-	for _, part := range []func(context.Context) error{r.manifest, r.chart, r.plugins, r.notes, r.checksums} {
+	for _, part := range []func(context.Context) error{r.notes, r.manifest, r.chart, r.plugins, r.checksums} {
 		if err := part(ctx); err != nil {
 			return err
 		}
@@ -127,17 +125,15 @@ func sum(path string) (string, error) {
 	return fmt.Sprintf("%x", hash.Sum(nil)), nil
 }
 
-// notes are the changelog's section of the version, or, before it has one, what is unreleased.
+// notes are the changelog's section of the version.
 func (r *release) notes(context.Context) error {
-	changelog, err := os.ReadFile("CHANGELOG.md")
+	changelog, err := os.ReadFile(r.changelog)
 	if err != nil {
 		return err
 	}
-	text, ok := section(string(changelog), "["+strings.TrimPrefix(r.version, "v")+"]")
-	if !ok {
-		if text, ok = section(string(changelog), "Unreleased"); !ok {
-			return fmt.Errorf("CHANGELOG.md has no section of %s, and none of what is unreleased", r.version)
-		}
+	text, found := section(string(changelog), "["+strings.TrimPrefix(r.version, "v")+"]")
+	if !found {
+		return fmt.Errorf("%s has no section ## [%s]: give what is unreleased its version and date", r.changelog, strings.TrimPrefix(r.version, "v"))
 	}
 	return os.WriteFile(filepath.Join(r.dist, "release-notes.md"), []byte(text), 0o644)
 }

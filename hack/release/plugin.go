@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -37,13 +36,8 @@ type krewPlatform struct {
 	Bin      string                       `json:"bin"`
 }
 
-// plugins builds the plugin for each platform, and writes the manifest with which krew installs it.
-func (r *release) plugins(ctx context.Context) error {
-	built, err := os.MkdirTemp("", "autohealer-release-")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(built) }()
+// plugins packs the plugin for each platform, and writes the manifest with which krew installs it.
+func (r *release) plugins(context.Context) error {
 	manifest := krewPlugin{
 		APIVersion: "krew.googlecontainertools.github.com/v1alpha2", Kind: "Plugin", Metadata: map[string]string{"name": "autohealer"},
 		Spec: krewSpec{
@@ -53,8 +47,15 @@ func (r *release) plugins(ctx context.Context) error {
 				"done to an object and why, and stops, undoes and uninstalls.\n",
 		},
 	}
-	for _, p := range r.platforms {
-		platform, err := r.plugin(ctx, built, p[0], p[1])
+	programs, err := filepath.Glob(filepath.Join(r.built, "*-*", program))
+	if err != nil {
+		return err
+	}
+	if len(programs) == 0 {
+		return fmt.Errorf("there is no %s in %s: make release builds it", program, r.built)
+	}
+	for _, path := range programs {
+		platform, err := r.plugin(path)
 		if err != nil {
 			return err
 		}
@@ -67,17 +68,13 @@ func (r *release) plugins(ctx context.Context) error {
 	return os.WriteFile(filepath.Join(r.dist, "krew.yaml"), text, 0o644)
 }
 
-func (r *release) plugin(ctx context.Context, built, goos, goarch string) (krewPlatform, error) {
-	const program = "kubectl-autohealer"
+const program = "kubectl-autohealer"
+
+func (r *release) plugin(path string) (krewPlatform, error) {
+	goos, goarch, _ := strings.Cut(filepath.Base(filepath.Dir(path)), "-")
 	bin := program
 	if goos == "windows" {
 		bin += ".exe"
-	}
-	path := filepath.Join(built, goos+"-"+goarch)
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-ldflags", "-s -w -X main.version="+r.version, "-o", path, r.program)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+goos, "GOARCH="+goarch)
-	if out, err := build.CombinedOutput(); err != nil {
-		return krewPlatform{}, fmt.Errorf("build the plugin for %s/%s: %w: %s", goos, goarch, err, strings.TrimSpace(string(out)))
 	}
 	content, err := os.ReadFile(path)
 	if err != nil {

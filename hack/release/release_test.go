@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
 
@@ -15,12 +14,18 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// write has a release written for this machine, with a small program in the plugin's place.
+// write has a release written, with a text in the plugin's place.
 func write(t *testing.T, version, registry string) (dist string, err error) {
 	t.Helper()
-	r := &release{
-		version: version, registry: registry, dist: t.TempDir(),
-		program: "./e2e/node/testpod", platforms: [][2]string{{runtime.GOOS, runtime.GOARCH}},
+	r := &release{version: version, registry: registry, dist: t.TempDir(), built: t.TempDir(), changelog: filepath.Join(t.TempDir(), "changelog")}
+	files := map[string]string{r.changelog: "# Changelog\n\n## [0.2.0-rc.1]\n\n- all\n"}
+	for _, platform := range []string{"linux-arm64", "windows-amd64"} {
+		files[filepath.Join(r.built, platform, "kubectl-autohealer")] = "for " + platform
+	}
+	for name, text := range files {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o755)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return r.dist, r.run(t.Context())
 }
@@ -74,15 +79,23 @@ func TestARelease(t *testing.T) {
 		g := NewWithT(t)
 		var manifest krewPlugin
 		g.Expect(yaml.UnmarshalStrict([]byte(read("krew.yaml")), &manifest)).To(Succeed())
-		name := "kubectl-autohealer_v0.2.0-rc.1_" + runtime.GOOS + "_" + runtime.GOARCH + ".tar.gz"
-		sum, err := sum(filepath.Join(dist, name))
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(manifest.Spec.Platforms).To(ConsistOf(krewPlatform{
-			Selector: map[string]map[string]string{"matchLabels": {"os": runtime.GOOS, "arch": runtime.GOARCH}},
-			URI:      "https://github.com/resourcestack/autohealer/releases/download/v0.2.0-rc.1/" + name, SHA256: sum, Bin: "kubectl-autohealer",
-		}))
-		g.Expect(contents(t, filepath.Join(dist, name))).To(And(HaveKey("kubectl-autohealer"), HaveKey("LICENSE")))
-		g.Expect(read(checksumFile)).To(ContainSubstring(sum + "  " + name + "\n"))
+		var want []krewPlatform
+		for _, p := range []struct{ os, arch, bin string }{{"linux", "arm64", "kubectl-autohealer"}, {"windows", "amd64", "kubectl-autohealer.exe"}} {
+			name := "kubectl-autohealer_v0.2.0-rc.1_" + p.os + "_" + p.arch + ".tar.gz"
+			sum, err := sum(filepath.Join(dist, name))
+			g.Expect(err).NotTo(HaveOccurred())
+			want = append(want, krewPlatform{
+				Selector: map[string]map[string]string{"matchLabels": {"os": p.os, "arch": p.arch}},
+				URI:      "https://github.com/resourcestack/autohealer/releases/download/v0.2.0-rc.1/" + name, SHA256: sum, Bin: p.bin,
+			})
+			g.Expect(contents(t, filepath.Join(dist, name))).To(And(HaveKeyWithValue(p.bin, "for "+p.os+"-"+p.arch), HaveKey("LICENSE")))
+			g.Expect(read(checksumFile)).To(ContainSubstring(sum + "  " + name + "\n"))
+		}
+		g.Expect(manifest.Spec.Platforms).To(ConsistOf(want))
+	})
+
+	t.Run("has the changelog's section", func(t *testing.T) {
+		NewWithT(t).Expect(read("release-notes.md")).To(Equal("- all\n"))
 	})
 
 	t.Run("is the same a second time", func(t *testing.T) {
@@ -99,6 +112,7 @@ func TestWhatIsNoReleaseIsRefused(t *testing.T) {
 	for name, c := range map[string]struct{ version, registry, says string }{
 		"a commit":                {"851ffbd-dirty", "registry.example.com", "is no version such as v0.1.0"},
 		"no registry":             {"v0.1.0", "", "no image of Autohealer is published"},
+		"none in the changelog":   {"v0.3.0", "registry.example.com", "has no section ## [0.3.0]"},
 		"a registry with a slash": {"v0.1.0", "registry.example.com/", "ends with a slash"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -42,7 +42,12 @@ cluster can't be asked.`,
   kubectl autohealer check -o jsonpath='{.parts[?(@.state!="Sound")].name}'`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return a.runCheck(cmd.Context(), o) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("timeout") && !o.wait {
+				return errors.New("--timeout is for --wait")
+			}
+			return a.runCheck(cmd.Context(), o)
+		},
 	}
 	o.output = outputFlag(cmd, "Check", map[string]printer[*soundness.Report]{"": func(w io.Writer, r *soundness.Report) error {
 		r.Write(w)
@@ -67,9 +72,9 @@ func (a *App) runCheck(ctx context.Context, o *checkOptions) error {
 	if err != nil {
 		return err
 	}
-	within := *o.timeout
-	if !o.wait {
-		within = 0
+	var within time.Duration
+	if o.wait {
+		within = *o.timeout
 	}
 	report, err := a.awaitSound(ctx, within, func(ctx context.Context) (*soundness.Report, error) {
 		own, err := a.find(ctx, c) // each time anew: while one waits it may be installed

@@ -57,8 +57,8 @@ func (t *timeout) Type() string   { return "duration" }
 // Set takes a duration such as 2m.
 func (t *timeout) Set(value string) error {
 	d, err := time.ParseDuration(value)
-	if err == nil && d < 0 {
-		err = errors.New("must not be negative")
+	if err == nil && d <= 0 {
+		err = errors.New("must be more than 0")
 	}
 	*t = timeout(d)
 	return err

@@ -69,10 +69,9 @@ Exit code: 0 it is told; 2 the command line is wrong or the command failed.`,
 }
 
 func (a *App) runHistory(ctx context.Context, o *historyOptions, args []string) error {
-	for _, arg := range args {
-		if kind, name, slashed := strings.Cut(arg, "/"); !slashed || kind == "" || name == "" {
-			return fmt.Errorf("%q: write a kind and a name, such as node/worker-7", arg)
-		}
+	wanted, err := a.wanted(args, o.filename == "")
+	if err != nil {
+		return err
 	}
 	show, err := o.output.printer()
 	if err != nil {
@@ -87,13 +86,34 @@ func (a *App) runHistory(ctx context.Context, o *historyOptions, args []string) 
 		now = a.cluster.Now()
 	}
 	acts = slices.DeleteFunc(acts, func(act trail.Act) bool {
-		asked := slices.ContainsFunc(args, func(arg string) bool {
-			kind, name, _ := strings.Cut(arg, "/")
-			return act.Concerns(strings.ToLower(kind), name)
-		})
+		asked := slices.ContainsFunc(wanted, func(w [2]string) bool { return act.Concerns(w[0], w[1]) })
 		return o.since > 0 && now.Sub(act.Time) > o.since || len(args) > 0 && !asked
 	})
 	return show.write(pastActs{append([]trail.Act{}, acts...)}, a.Out)
+}
+
+// wanted reads kinds and names, of kinds as kubectl calls them: no and nodes are Node. Without a cluster nobody knows the short names.
+func (a *App) wanted(args []string, inCluster bool) (wanted [][2]string, err error) {
+	for _, arg := range args {
+		kind, name, slashed := strings.Cut(arg, "/")
+		if !slashed || kind == "" || name == "" {
+			return nil, fmt.Errorf("%q: write a kind and a name, such as node/worker-7", arg)
+		}
+		if inCluster {
+			mapper, err := a.Config.ToRESTMapper()
+			if err != nil {
+				return nil, fmt.Errorf("connect to the cluster: %w", err)
+			}
+			mapping, err := mappingOf(mapper, kind)
+			if err != nil {
+				return nil, fmt.Errorf("%q: %w", arg, err)
+			}
+			kind = mapping.GroupVersionKind.Kind
+		}
+		kind, _, _ = strings.Cut(kind, ".")
+		wanted = append(wanted, [2]string{kind, name})
+	}
+	return wanted, nil
 }
 
 func (a *App) historyTable(w io.Writer, h pastActs) error {

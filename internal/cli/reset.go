@@ -54,11 +54,11 @@ func (a *App) runReset(ctx context.Context, argument string, o *resetOptions) er
 	if err != nil {
 		return err
 	}
-	c, err := a.client()
+	c, own, err := a.connect(ctx)
 	if err != nil {
 		return err
 	}
-	open, err := breaker.Reset(ctx, o.dryRun.writes(c), policy, a.own(nil))
+	open, err := breaker.Reset(ctx, o.dryRun.writes(c), policy, own)
 	switch {
 	case err != nil:
 		return fmt.Errorf("reset the breaker of %s: %w", argument, err)

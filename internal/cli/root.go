@@ -213,7 +213,9 @@ func noSuchVerb(cmd *cobra.Command, args []string) error {
 	}
 	var verbs []string
 	for _, verb := range cmd.Commands() {
-		verbs = append(verbs, verb.Name())
+		if verb.Name() != "uninstall" { // nobody who wants to install is to be led there
+			verbs = append(verbs, verb.Name())
+		}
 	}
 	return fmt.Errorf("unknown command %q for %q%s", args[0], cmd.CommandPath(), suggest.DidYouMean(args[0], verbs))
 }

@@ -35,8 +35,10 @@ type certificate interface {
 func newCertificate(o options, ours func(context.Context) error) certificate {
 	kept := certs.Options{
 		Namespace: o.namespace, SecretName: o.certSecret, WebhookConfiguration: webhookConfiguration, Settle: o.certSettle, Ours: ours,
-		// By the short name, too: config/prometheus is the same in every namespace.
-		Hosts: slices.Concat(serviceHosts(webhookService, o.namespace), serviceHosts(metricsService, o.namespace), []string{metricsService}, o.webhookHosts),
+		Hosts: slices.Concat(serviceHosts(webhookService, o.namespace), serviceHosts(metricsService, o.namespace), o.webhookHosts),
+	}
+	if o.certIssuer.Name == "" { // config/prometheus is the same in every namespace by the short name, which not every CA signs
+		kept.Hosts = append(kept.Hosts, metricsService)
 	}
 	if o.envoys.clientCA != "" {
 		kept.Hosts = append(kept.Hosts, serviceHosts(xdsService, o.namespace)...)

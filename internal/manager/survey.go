@@ -1,6 +1,7 @@
 package manager
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -39,11 +40,12 @@ func newSurvey(ctx context.Context, mgr ctrl.Manager, o options, facts *kube.Fac
 	}, nil
 }
 
-// ownPod reads the labels of the pod that this process runs in, which POD_NAME names; the host's name is another on a node's network.
-// Who runs it elsewhere has none.
+// ownPod reads the labels of the pod that this process runs in, which POD_NAME names, or else the host's name, which is another on a
+// node's network. Who runs it elsewhere has none.
 func ownPod(live client.Reader, namespace string) func(context.Context) (labels.Set, error) {
 	return func(ctx context.Context) (labels.Set, error) {
-		name := os.Getenv("POD_NAME")
+		host, _ := os.Hostname()
+		name := cmp.Or(os.Getenv("POD_NAME"), host)
 		if name == "" {
 			return nil, nil
 		}

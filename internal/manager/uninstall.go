@@ -48,7 +48,7 @@ func checkUninstall(ctx context.Context, flags *flag.FlagSet, args []string, out
 		fmt.Fprint(out, refusal(left))
 		return 1
 	}
-	fmt.Fprintln(out, "Autohealer has nothing to undo.")
+	fmt.Fprintln(out, "No policy keeps a record of what it did: the manager may go.")
 	return 0
 }
 

@@ -74,6 +74,9 @@ off
     - key: ca.crt
       path: ca.crt
 {{- end }}
+{{- with .Values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}
 
 {{- define "autohealer.volumeMounts" -}}
@@ -86,6 +89,9 @@ off
 - name: xds-client-ca
   mountPath: /etc/autohealer/xds
   readOnly: true
+{{- end }}
+{{- with .Values.extraVolumeMounts }}
+{{ toYaml . }}
 {{- end }}
 {{- end -}}
 

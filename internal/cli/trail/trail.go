@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/printers"
 )
 
@@ -69,11 +71,15 @@ func Read(logs io.Reader) ([]Act, error) {
 	return acts, nil
 }
 
-// Concerns says whether the act changed an object, or was done for it: kind in lower case, such as node or conditionset.
+// Concerns says whether the act changed an object, or was done for it: of a kind such as Node, node or nodes.
 func (a Act) Concerns(kind, name string) bool {
-	return strings.EqualFold(a.TargetKind, kind) && a.Target == name ||
-		strings.EqualFold(a.PolicyKind, kind) && a.Policy == name ||
-		strings.EqualFold(a.Owner, kind+"/"+name) || kind == "service" && a.Service == name
+	is := func(of string) bool {
+		plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: of})
+		return strings.EqualFold(of, kind) || strings.EqualFold(plural.Resource, kind)
+	}
+	owner, ownerName, _ := strings.Cut(a.Owner, "/")
+	return is(a.TargetKind) && a.Target == name || is(a.PolicyKind) && a.Policy == name ||
+		is(owner) && ownerName == name || is("Service") && a.Service == name
 }
 
 // what the act changed.

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// furthest is how many letters may be put in, left out or changed.
+	// furthest is how many letters may be put in, left out or changed, of a third of the word's at most.
 	furthest = 2
 	// shown is how many words are suggested at most.
 	shown = 3
@@ -23,7 +23,7 @@ func For(word string, known []string) []string {
 	for _, k := range known {
 		lower := strings.ToLower(k)
 		apart[k] = distance(word, lower)
-		if apart[k] <= min(furthest, len(word)/2) || len(word) > furthest && strings.Contains(lower, word) {
+		if apart[k] <= min(furthest, (len(word)+1)/3) || len(word) > furthest && strings.Contains(lower, word) {
 			alike = append(alike, k)
 		}
 	}
