@@ -105,9 +105,10 @@ func withFiles(root, name string, file func(*kinds.Kind) string) ([]byte, error)
 		return nil, fmt.Errorf("%s: no line begins with # make generate", name)
 	}
 	line, _, _ = strings.Cut(line, "\n")
+	indent := head[strings.LastIndex(head, "\n")+1:]
 	var files []string
 	for _, k := range kinds.All {
-		files = append(files, "- "+file(k)+"\n")
+		files = append(files, indent+"- "+file(k)+"\n")
 	}
 	slices.Sort(files)
 	return []byte(head + "# make generate" + line + "\n" + strings.Join(files, "")), nil
@@ -127,7 +128,11 @@ func lists(root string) (files map[string][]byte, err error) {
 		return nil, err
 	}
 	for name, file := range map[string]func(*kinds.Kind) string{
-		"crds/Kustomization":               func(k *kinds.Kind) string { return v1alpha1.GroupVersion.Group + "_" + k.Plural() + ".yaml" },
+		"crds/Kustomization": func(k *kinds.Kind) string { return v1alpha1.GroupVersion.Group + "_" + k.Plural() + ".yaml" },
+		"config/argocd/kustomization.yaml": func(k *kinds.Kind) string {
+			group := k.GVK().Group
+			return "resource.customizations.health." + group + "_" + k.Name() + "=resource_customizations/" + group + "/_/health.lua"
+		},
 		"config/policy/kustomization.yaml": func(k *kinds.Kind) string { return strings.ToLower(k.Name()) + ".yaml" },
 	} {
 		if files[name], err = withFiles(root, name, file); err != nil {
