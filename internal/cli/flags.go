@@ -48,7 +48,7 @@ func choiceFlag(cmd *cobra.Command, name, shorthand, usage string, allowed ...st
 	return c
 }
 
-// timeout is a flag's duration that isn't negative.
+// timeout is a flag's duration, which is more than 0.
 type timeout time.Duration
 
 func (t *timeout) String() string { return time.Duration(*t).String() }
