@@ -70,6 +70,9 @@ var (
 	clusterRoleKind = kind("rbac.authorization.k8s.io", "ClusterRole")
 )
 
+// helmsCheck is what Helm makes before it uninstalls a release: the Job stays if it refuses, its rights if Helm is interrupted.
+var helmsCheck = []string{"autohealer-uninstall-check"}
+
 // parts in the order in which they go. A binding goes before what it binds, and what the manager makes when that is gone, or it
 // would make it again.
 var parts = []part{
@@ -77,6 +80,7 @@ var parts = []part{
 	{stage: gates, kind: kind("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding")},
 	{stage: gates, kind: kind("admissionregistration.k8s.io", "ValidatingAdmissionPolicy")},
 	{stage: manager, kind: deploymentKind, namespace: own},
+	{stage: manager, kind: kind("batch", "Job"), namespace: own, made: helmsCheck},
 	{stage: manager, kind: kind("policy", "PodDisruptionBudget"), namespace: own},
 	{stage: manager, kind: kind("", "ResourceQuota"), namespace: own},
 	{stage: manager, kind: kind("", "Service"), namespace: own, made: []string{"autohealer-xds"}},
@@ -92,9 +96,9 @@ var parts = []part{
 	{stage: rights, kind: kind("rbac.authorization.k8s.io", "Role"), namespace: "kube-node-lease"},
 	{stage: rights, kind: kind("rbac.authorization.k8s.io", "RoleBinding"), namespace: own},
 	{stage: rights, kind: kind("rbac.authorization.k8s.io", "Role"), namespace: own},
-	{stage: rights, kind: kind("", "ServiceAccount"), namespace: own},
-	{stage: rights, kind: kind("rbac.authorization.k8s.io", "ClusterRoleBinding")},
-	{stage: rights, kind: clusterRoleKind},
+	{stage: rights, kind: kind("", "ServiceAccount"), namespace: own, made: helmsCheck},
+	{stage: rights, kind: kind("rbac.authorization.k8s.io", "ClusterRoleBinding"), made: helmsCheck},
+	{stage: rights, kind: clusterRoleKind, made: helmsCheck},
 }
 
 // names of the objects of a part.
