@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -360,6 +361,30 @@ func TestEveryVerbHelps(t *testing.T) {
 		}
 	}
 	walk("")
+}
+
+// TestExamplesAreTaken: each line of an example has a verb that there is, with flags and as many arguments as it takes.
+func TestExamplesAreTaken(t *testing.T) {
+	words := regexp.MustCompile(`(?:[^\s"']|"[^"]*"|'[^']*')+`)
+	for _, verb := range leaves(New(&App{IOStreams: genericiooptions.NewTestIOStreamsDiscard()})) {
+		for line := range strings.Lines(verb.Example) {
+			_, ours, found := strings.Cut(line, "kubectl autohealer ")
+			if !found {
+				continue
+			}
+			ours, _, _ = strings.Cut(ours, " > ")
+			cmd, args, err := New(&App{IOStreams: genericiooptions.NewTestIOStreamsDiscard()}).Find(words.FindAllString(ours, -1))
+			if err == nil {
+				err = cmd.ParseFlags(args)
+			}
+			if err == nil {
+				err = cmd.ValidateArgs(cmd.Flags().Args())
+			}
+			if err != nil || !cmd.HasParent() {
+				t.Errorf("%s: %s: %v", verb.CommandPath(), strings.TrimSpace(line), err)
+			}
+		}
+	}
 }
 
 // TestCompletion is what a shell is offered after a command line that ends in a space, or in part of a word.

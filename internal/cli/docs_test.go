@@ -143,6 +143,8 @@ const referenceIntroduction = `# kubectl autohealer
 
 <!-- Made from the verbs by go test ./internal/cli -update. Do not edit. -->
 
+<!-- test: skip page: it has every verb's usage; internal/cli parses the examples -->
+
 A kubectl plugin: put ` + "`kubectl-autohealer`" + ` on the PATH, and ` + "`kubectl autohealer VERB`" + ` finds it. It also runs by itself. It
 judges with the rules that it was built with; use the version that runs in the cluster.
 
