@@ -210,8 +210,9 @@ test-node: controlplane node build static $(TESTERS) ## Run the tests that need 
 	@$(TEST) -- -count=1 -timeout 15m -p 1 ./e2e/node/...
 
 .PHONY: test-clients
-test-clients: controlplane helm build $(TESTERS) ## Install, upgrade, roll back and uninstall the chart with Helm 4 and Helm 3.
+test-clients: controlplane node helm build static $(TESTERS) ## Install, upgrade, roll back and uninstall the chart with Helm 4 and Helm 3.
 	@$(TEST) -- -count=1 -timeout 15m ./e2e/clients
+	@$(TEST) -- -count=1 -timeout 15m ./e2e/node/pod -ginkgo.label-filter=clients
 
 OBJECTS ?= 2500
 .PHONY: differential

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -61,17 +60,9 @@ type helmClient struct {
 
 // run gives what Helm says, of both outputs.
 func (h *helmClient) run(ctx context.Context, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, filepath.Join("..", "..", "bin", h.binary), append(args, "--namespace="+h.namespace)...)
-	for _, env := range os.Environ() {
-		if !strings.HasPrefix(env, "HELM_") {
-			cmd.Env = append(cmd.Env, env)
-		}
-	}
-	home := filepath.Join(c.Dir, h.binary)
-	cmd.Env = append(cmd.Env, "KUBECONFIG="+c.Kubeconfig, "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
-	output, err := cmd.CombinedOutput()
+	output, err := c.Helm(ctx, h.binary, append(args, "--namespace="+h.namespace)...)
 	GinkgoWriter.Printf("$ %s %s\n%.4000s\n", h.binary, strings.Join(args, " "), output)
-	return string(output), err
+	return output, err
 }
 
 // must is run that succeeds.

@@ -40,6 +40,9 @@ func (c *Cluster) apiServerArgs(o Options) []string {
 		"--endpoint-reconciler-type=none", // it refuses to publish a loopback address
 		"--tls-cert-file=" + c.path("pki", "apiserver.crt"),
 		"--tls-private-key-file=" + c.path("pki", "apiserver.key"),
+		"--kubelet-preferred-address-types=InternalIP", // nobody resolves names of nodes
+		"--kubelet-client-certificate=" + c.path("pki", "apiserver.crt"),
+		"--kubelet-client-key=" + c.path("pki", "apiserver.key"),
 		"--token-auth-file=" + c.tokens(),
 		"--authorization-mode=Node,RBAC",
 		"--allow-privileged=true",
