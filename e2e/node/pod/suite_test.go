@@ -7,6 +7,7 @@ package pod
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -73,6 +74,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	program := filepath.Join(c.BinDir, "linux-"+runtime.GOARCH, "manager")
 	Expect(program).To(BeAnExistingFile(), "run `make build static`")
 	Expect(real.Load(ctx, program, image+":"+thisTag)).To(Succeed())
+	suite.Measured("the manager takes %.0f MB, its image %.0f MB to pull", megabytes(program), megabytes(real.Archive()))
 }, NodeTimeout(3*time.Minute))
 
 var _ = JustAfterEach(func() {
@@ -85,6 +87,13 @@ var _ = JustAfterEach(func() {
 	}
 	AddReportEntry("the kubelet's log ends with", c.LogTail(real.Kubelet, 30))
 })
+
+func megabytes(file string) float64 {
+	GinkgoHelper()
+	info, err := os.Stat(file)
+	Expect(err).NotTo(HaveOccurred())
+	return float64(info.Size()) / 1e6
+}
 
 // rollOut returns once the version's pod is ready and no other is there.
 func (s *story) rollOut(ctx context.Context, tag string) {
