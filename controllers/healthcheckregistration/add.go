@@ -106,6 +106,7 @@ func gaugeStates(policy string, s v1alpha1.HealthCheckRegistrationStatus) {
 	for state, n := range map[string]int32{"healthy": s.Healthy, "unhealthy": s.Unhealthy, "progressing": s.Progressing, "unknown": s.Unknown} {
 		targetsGauge.WithLabelValues(policy, state).Set(float64(n))
 	}
+	metric.AtZero(actsTotal, []string{policy}, []string{"SetCondition", "RemoveCondition"}, []string{"done", "stale", "failed"})
 	breakerGauge.WithLabelValues(policy).Set(metric.Bool(s.Breaker != nil))
 }
 
