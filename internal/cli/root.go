@@ -68,7 +68,7 @@ func Run(ctx context.Context, app *App, args []string) int {
 	root := New(app) //nolint:contextcheck // cobra gives each verb the context of ExecuteContextC
 	root.SetArgs(args)
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
-		*app.Config.Timeout = completeWithin
+		return complete(ctx, root)
 	}
 	failed, err := root.ExecuteContextC(ctx)
 	if err == nil {

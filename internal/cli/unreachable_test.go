@@ -3,10 +3,14 @@ package cli
 import (
 	"bytes"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/tools/clientcmd"
@@ -22,6 +26,27 @@ clusters: [{name: c, cluster: {server: "https://%s"}}]
 contexts: [{name: prod, context: {cluster: c, user: me}}, {name: test, context: {cluster: c, user: me}}]
 users: [{name: me, user: {token: t}}]
 `
+
+// TestACompletionIsBoundedAsAWhole, not request by request.
+func TestACompletionIsBoundedAsAWhole(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("KUBECONFIG", "")
+	ended := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		select {
+		case <-ended:
+		case <-time.After(1500 * time.Millisecond):
+		}
+	}))
+	defer server.Close()
+	defer close(ended)
+	app := &App{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(""), Out: io.Discard, ErrOut: io.Discard}}
+	began := time.Now()
+	Run(t.Context(), app, []string{"__complete", "undo", "--server=" + server.URL, "node/"})
+	if took := time.Since(began); took < time.Second || took > 2900*time.Millisecond {
+		t.Errorf("it took %s", took)
+	}
+}
 
 // TestAnUnreachableServerIsNamed for verbs that ask by a client, by discovery and by a mapper of kinds.
 func TestAnUnreachableServerIsNamed(t *testing.T) {
