@@ -168,6 +168,17 @@ var _ = Describe("kubectl autohealer check", func() {
 		))
 	})
 
+	It("names a webhook that fails open, chosen or not, beside what else differs", func(ctx SpecContext) {
+		mend()
+		kubectl(ctx, "patch", "validatingwebhookconfiguration", "autohealer", "--type=json", "-p",
+			`[{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Ignore"},{"op":"replace","path":"/webhooks/0/matchPolicy","value":"Exact"}]`)
+		Eventually(broken).WithContext(ctx).Should(ConsistOf(
+			is("webhook", "validatingwebhookconfiguration/autohealer has failurePolicy Ignore, which is weaker than this version's Fail: while no manager answers, changes of policies are admitted without the webhook",
+				"If somebody chose that, as by the chart's value webhook.failurePolicy, "),
+			is("webhook", "validatingwebhookconfiguration/autohealer is of another version than this plugin, or was changed: webhooks[0].matchPolicy differs", "kubectl apply -k config/default"),
+		))
+	})
+
 	It("names a webhook that was made to let the policies of a namespace pass", func(ctx SpecContext) {
 		mend()
 		kubectl(ctx, "patch", "validatingwebhookconfiguration", "autohealer", "--type=json", "-p", `[{"op":"replace","path":"/webhooks/0/namespaceSelector","value":{"matchLabels":{"judged":"yes"}}}]`)

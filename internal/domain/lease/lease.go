@@ -22,14 +22,14 @@ const (
 // labelVersion on the Lease says of which version the manager is that wrote it last.
 const labelVersion = "app.kubernetes.io/version"
 
-// Labels are what a manager of this version writes on its Lease: nothing where no label can have it, which must keep nobody from leading.
-// Leader election writes labels and no annotations. A label has no +, and a version no _, which stands for it.
+// Labels are what a manager writes on its Lease. By the first two the plugin finds the namespace where one was, when nothing else is left.
+// The version is nothing where no label can have it, which must keep nobody from leading. Leader election writes labels and no annotations. A label has no +, and a version no _, which stands for it.
 func Labels(version string) map[string]string {
 	label := strings.ReplaceAll(version, "+", "_")
 	if len(validation.IsValidLabelValue(label)) > 0 {
 		label = ""
 	}
-	return map[string]string{labelVersion: label}
+	return map[string]string{"app.kubernetes.io/name": "autohealer", "app.kubernetes.io/component": "manager", labelVersion: label}
 }
 
 // Version of the manager that wrote a Lease last; "" where it doesn't say.

@@ -46,7 +46,7 @@ func TestAnyVersionCanLead(t *testing.T) {
 		"v0.1.2":                  {"v0.1.2", "v0.1.2"},
 		"v0.1.2-3-g851ffbd-dirty": {"v0.1.2-3-g851ffbd-dirty", "v0.1.2-3-g851ffbd-dirty"},
 		"v0.0.0-20261127113514-851ffbd12345+dirty": {"v0.0.0-20261127113514-851ffbd12345_dirty", "v0.0.0-20261127113514-851ffbd12345+dirty"},
-		"our build of 1/2": {}, strings.Repeat("1", 64): {}, "": {},
+		"our build of 1/2":                         {}, strings.Repeat("1", 64): {}, "": {},
 	} {
 		labels := Labels(built)
 		if label, written := labels["app.kubernetes.io/version"]; label != want.label || !written {
