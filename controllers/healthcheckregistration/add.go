@@ -50,7 +50,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		Observer: observer, Layouts: layouts, Troubles: &observer.policies.Troubles, Report: report,
 		Checker: checker,
 		Conditions: &actuate.Conditions{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Acts: mgr.GetLogger().WithName("history"), Leads: opts.Leads,
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Acts: mgr.GetLogger().WithName(kube.HistoryLogger), Leads: opts.Leads,
 			Current: opts.Current(mgr),
 		},
 	}

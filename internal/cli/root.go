@@ -189,12 +189,12 @@ func (a *App) reaching(err error) string {
 		return says
 	}
 	instead := fmt.Sprintf("can't reach the API server %s of context %q: %v (kubectl config get-contexts lists others; --context takes one)",
-		cfg.Host, cmp.Or(ptr.Deref(a.Config.Context, ""), raw.CurrentContext), failed.Err)
+		server.Redacted(), cmp.Or(ptr.Deref(a.Config.Context, ""), raw.CurrentContext), failed.Err)
 	switch {
 	case ptr.Deref(a.Config.APIServer, "") != "":
-		instead = fmt.Sprintf("can't reach the API server %s of --server: %v", cfg.Host, failed.Err)
+		instead = fmt.Sprintf("can't reach the API server %s of --server: %v", server.Redacted(), failed.Err)
 	case len(raw.Clusters) == 0:
-		instead = fmt.Sprintf("no kubeconfig names a cluster, and there is no API server at %s: %v (set KUBECONFIG, or give --kubeconfig)", cfg.Host, failed.Err)
+		instead = fmt.Sprintf("no kubeconfig names a cluster, and there is no API server at %s: %v (set KUBECONFIG, or give --kubeconfig)", server.Redacted(), failed.Err)
 	}
 	return strings.Replace(says, failed.Error(), instead, 1)
 }

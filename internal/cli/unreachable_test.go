@@ -67,6 +67,7 @@ func TestAnUnreachableServerIsNamed(t *testing.T) {
 			"":                           "there is no API server at http://" + unserved + refused,
 			"--kubeconfig=" + kubeconfig: "can't reach the API server https://" + unserved + ` of context "prod"` + refused + " (",
 			"--kubeconfig=" + kubeconfig + " --context=test": "can't reach the API server https://" + unserved + ` of context "test"` + refused + " (",
+			"--server=https://me:secret@" + unserved:         "can't reach the API server https://me:xxxxx@" + unserved + " of --server" + refused + "\n",
 			"--server=https://" + unserved:                   "can't reach the API server https://" + unserved + " of --server" + refused + "\n",
 		} {
 			var out, errOut bytes.Buffer
