@@ -85,7 +85,7 @@ var _ = Describe("kubectl autohealer check", func() {
 		Expect(plugin(ctx, h.Kubeconfig, "version")).To(SatisfyAll(HaveField("Code", 0), HaveField("Err", BeEmpty()),
 			HaveField("Out", MatchRegexp(`^Client Version: \S+\nManager Version: \S+\nKubernetes Version: v1\.\d+\.\d+\S*\n$`))))
 		Expect(plugin(ctx, h.Kubeconfig, "version", "--autohealer-namespace=nowhere", "-o", "yaml").Out).To(MatchRegexp(
-			`(?s)^apiVersion: cli.autohealer.resourcestack.com/v1alpha1\n.*kind: Version\n.*managerVersionUnknown: 'there is no Lease autohealer-manager in namespace nowhere: `))
+			`(?s)^apiVersion: cli.autohealer.resourcestack.com/v1alpha1\n.*kind: Version\n.*managerVersionUnknown: 'there is no Lease autohealer-manager in namespace nowhere:`))
 		Expect(plugin(ctx, h.Kubeconfig, "check", "-o", "jsonpath={.sound}", "--wait", "--timeout=1m").Out).To(Equal("true"))
 		Expect(kubectl(ctx, "get", "conditionsets,guardrailexceptions,guardrails,probeconfigs,weederconfigs", "-A", "-o", "name")).To(BeEmpty(), "nothing is stored")
 		for _, args := range [][]string{{"check", "more"}, {"check", "--wait", "--timeout=-1s"}, {"check", "--wait=2m"}, {"check", "-o", "xml"}, {"check", "--server=https://" + cluster.Unserved()}} {
