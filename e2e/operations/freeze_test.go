@@ -88,11 +88,11 @@ To go on: kubectl autohealer thaw`))))
 		Expect(plugin(ctx, "freeze", "--dry-run=server")).To(SatisfyAll(HaveField("Code", 0), HaveField("Out", HavePrefix("It was frozen already, since "))))
 
 		By("a finalizer that keeps it")
-		held := func(finalizers string) {
+		held := func(ctx context.Context, finalizers string) {
 			_, err := w.Kubectl(ctx, "patch", "guardrail", "autohealer-freeze", "--type=merge", "-p", `{"metadata":{"finalizers":`+finalizers+`}}`)
 			Expect(err).NotTo(HaveOccurred())
 		}
-		held(`["example.com/audit"]`)
+		held(ctx, `["example.com/audit"]`)
 		DeferCleanup(held, "null")
 		Expect(plugin(ctx, "thaw", "--timeout=1s")).To(Equal(said{1, "",
 			"Guardrail autohealer-freeze is being deleted, and freezes until it is gone: it waits for the finalizers [\"example.com/audit\"], after 1s still.\n"}))
