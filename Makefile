@@ -4,7 +4,7 @@ BIN := $(CURDIR)/bin
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
 # The generated files; verify regenerates them and fails where they differ from what is committed.
-GENERATED := apis/v1alpha1/zz_generated.deepcopy.go crds config/policy charts docs/reference
+GENERATED := apis/v1alpha1/zz_generated.deepcopy.go crds config/policy charts docs/reference docs/how-to/uninstall.md
 # Modules of their own, so that tools don't weigh on the product's go.mod.
 MODULES := . hack/tools hack/lint hack/promtool hack/scaffold hack/image hack/gen-chart hack/helm hack/helm/v3 hack/controlplane hack/controlplane/kwok e2e/certificates/certmanager
 NOT_E2E = $$(go list ./... | grep -v /e2e | tr '\n' ' ')

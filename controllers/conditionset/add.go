@@ -29,7 +29,7 @@ func AddToManager(mgr manager.Manager, opts policy.Options) error {
 		},
 		Evictions: &actuate.Record{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Namespace: opts.OwnNamespace, Name: "autohealer-evictions"},
 		Taints: &actuate.Taints{
-			Client: mgr.GetClient(), Acts: mgr.GetLogger().WithName("history"), Leads: opts.Leads,
+			Client: mgr.GetClient(), Acts: mgr.GetLogger().WithName(kube.HistoryLogger), Leads: opts.Leads,
 			Current: opts.Current(mgr),
 		},
 	}

@@ -106,6 +106,7 @@ func gaugeStates(policy string, sum condition.Summary, limited bool) {
 	} {
 		nodesGauge.WithLabelValues(policy, state).Set(float64(n))
 	}
+	metric.AtZero(actsTotal, []string{policy}, []string{"Taint", "Escalate", "Deescalate", "Untaint", "Repair"}, []string{"done", "stale", "failed"})
 	breakerGauge.WithLabelValues(policy).Set(metric.Bool(sum.Breaker != nil && !sum.Breaker.Reset))
 	limitGauge.WithLabelValues(policy).Set(metric.Bool(limited))
 }

@@ -74,6 +74,25 @@ func TestARecordMayNameWhatItWillWithoutMakingSeries(t *testing.T) {
 	}
 }
 
+func TestASetsCountersBeginAtZero(t *testing.T) {
+	actsTotal.Reset()
+	gaugeStates("kernel", condition.Summary{}, false)
+	is := scrape(t, actsTotal)
+	for _, want := range []string{"done", "failed", "stale"} {
+		if !slices.Contains(is, `autohealer_conditionset_taint_changes_total{policy="kernel",result="`+want+`",verb="Escalate"} 0`) {
+			t.Errorf("no counter of what is %s in %q", want, is)
+		}
+	}
+	for _, verb := range []condition.Verb{condition.Taint, condition.Escalate, condition.Deescalate, condition.Untaint, condition.Repair} {
+		countAct("kernel", condition.Step{Verb: verb}, time.Now())
+		countFailure("kernel", condition.Step{Verb: verb}, errors.New("timeout"))
+	}
+	gaugeStates("kernel", condition.Summary{}, false)
+	if now := scrape(t, actsTotal); len(is) != 15 || len(now) != 15 || !slices.Contains(now, `autohealer_conditionset_taint_changes_total{policy="kernel",result="done",verb="Taint"} 1`) {
+		t.Errorf("%q, and once it acted %q", is, now)
+	}
+}
+
 // nothing is an API server that has none of what it is asked for.
 type nothing struct{ client.Client }
 

@@ -50,7 +50,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		Observer: observer, Layouts: layouts, Troubles: &observer.policies.Troubles, Report: report,
 		Checker: checker,
 		Conditions: &actuate.Conditions{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Acts: mgr.GetLogger().WithName("history"), Leads: opts.Leads,
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Acts: mgr.GetLogger().WithName(kube.HistoryLogger), Leads: opts.Leads,
 			Current: opts.Current(mgr),
 		},
 	}
@@ -106,6 +106,7 @@ func gaugeStates(policy string, s v1alpha1.HealthCheckRegistrationStatus) {
 	for state, n := range map[string]int32{"healthy": s.Healthy, "unhealthy": s.Unhealthy, "progressing": s.Progressing, "unknown": s.Unknown} {
 		targetsGauge.WithLabelValues(policy, state).Set(float64(n))
 	}
+	metric.AtZero(actsTotal, []string{policy}, []string{"SetCondition", "RemoveCondition"}, []string{"done", "stale", "failed"})
 	breakerGauge.WithLabelValues(policy).Set(metric.Bool(s.Breaker != nil))
 }
 

@@ -81,12 +81,17 @@ func TestTheBreakersMetricFollowsItAndGoesWithItsRegistration(t *testing.T) {
 		}
 		return slices.DeleteFunc(scrape(t, actsTotal, targetsGauge, breakerGauge), func(line string) bool { return !strings.Contains(line, `policy="r"`) })
 	}
-	const acts, breaker = `autohealer_healthcheckregistration_condition_changes_total{policy="r",result="failed",verb="SetCondition"} 1`, `autohealer_healthcheckregistration_breaker_open{policy="r"} `
 	with := func(open string) []string {
-		is := []string{breaker + open, acts}
+		is := []string{`autohealer_healthcheckregistration_breaker_open{policy="r"} ` + open}
+		for _, result := range []string{"done", "failed", "stale"} {
+			for verb, n := range map[string]string{"RemoveCondition": "0", "SetCondition": map[bool]string{true: "1", false: "0"}[result == "failed"]} {
+				is = append(is, `autohealer_healthcheckregistration_condition_changes_total{policy="r",result="`+result+`",verb="`+verb+`"} `+n)
+			}
+		}
 		for _, state := range []string{"healthy", "progressing", "unhealthy", "unknown"} {
 			is = append(is, `autohealer_healthcheckregistration_targets{policy="r",state="`+state+`"} 0`)
 		}
+		slices.Sort(is)
 		return is
 	}
 	if got := shows(); !slices.Equal(got, with("0")) {

@@ -47,7 +47,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		Observer: observer, Prober: prober, Live: mgr.GetAPIReader(), Troubles: &observer.policies.Troubles, Report: report,
 		Reader: reader, Vital: opts.Vital,
 		Scales: &actuate.Scales{
-			Client: mgr.GetClient(), Acts: mgr.GetLogger().WithName("history"), Leads: opts.Leads,
+			Client: mgr.GetClient(), Acts: mgr.GetLogger().WithName(kube.HistoryLogger), Leads: opts.Leads,
 			Current: opts.Current(mgr),
 		},
 	}

@@ -133,9 +133,9 @@ func leasesUnreadable(st state) metav1.Condition {
 	return c
 }
 
-// leasesOutlasted tells of nodes that aren't waited for any more. Somebody must look: nothing holds back who replaces them, and yet
+// leaseProtectionExpired tells of nodes that aren't waited for any more. Somebody must look: nothing holds back who replaces them, and yet
 // they are there. What was told stays until all targets were probed: a process that begins knows nothing.
-func leasesOutlasted(pc *v1alpha1.ProbeConfig, st state) metav1.Condition {
+func leaseProtectionExpired(pc *v1alpha1.ProbeConfig, st state) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionLeaseProtectionExpired}
 	n, s := first(st.sights, func(s *sight) bool { return s.State.LeasesGaveUp(s.Config) })
 	if n > 0 {

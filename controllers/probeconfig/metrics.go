@@ -54,6 +54,7 @@ func countScaling(c *probe.Config, verb, result string) {
 }
 
 func gaugeStates(key types.NamespacedName, st v1alpha1.ProbeConfigStatus) {
+	metric.AtZero(scalingsTotal, []string{key.Namespace}, []string{key.Name}, []string{"ScaleDown", "ScaleUp", "Forget"}, []string{"done", "stale", "failed"})
 	if n := st.Targets; n != nil {
 		for state, count := range map[string]int32{
 			"total": n.Total, "probed": n.Probed, "internal_unhealthy": n.InternalUnhealthy, "external_unhealthy": n.ExternalUnhealthy,

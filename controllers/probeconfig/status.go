@@ -64,7 +64,7 @@ func statusOf(pc *v1alpha1.ProbeConfig, st state) v1alpha1.ProbeConfigStatus {
 		policy.Set(&after.Conditions, pc.Generation, c)
 	}
 	policy.SetWhileTrue(&after.Conditions, pc.Generation, leasesUnreadable(st))
-	policy.SetWhileTrue(&after.Conditions, pc.Generation, leasesOutlasted(pc, st))
+	policy.SetWhileTrue(&after.Conditions, pc.Generation, leaseProtectionExpired(pc, st))
 	policy.SetWhileTrue(&after.Conditions, pc.Generation, limitReached(st))
 	policy.SetWhileTrue(&after.Conditions, pc.Generation, breakerOpen(pc, st))
 	return after

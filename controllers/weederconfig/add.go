@@ -43,7 +43,7 @@ func AddToManager(mgr manager.Manager, opts policy.Options) error {
 			_ = current.Check(ctx, v1alpha1.GroupVersion.WithKind(kindWeederConfig), d.Key, d.Config, d.Generation)
 		}},
 		Pods: &actuate.Pods{
-			Client: pods, Acts: mgr.GetLogger().WithName("history"), Leads: opts.Leads,
+			Client: pods, Acts: mgr.GetLogger().WithName(kube.HistoryLogger), Leads: opts.Leads,
 			Current: current,
 		},
 		sending: semaphore.NewWeighted(senders),

@@ -57,6 +57,9 @@ func countAct(d *weeder.Deletion, result string) {
 }
 
 func gaugeStates(key types.NamespacedName, sum weeder.Summary, limited bool) {
+	namespace, name := []string{key.Namespace}, []string{key.Name}
+	metric.AtZero(recoveriesTotal, namespace, name)
+	metric.AtZero(actsTotal, namespace, name, []string{"Delete", "Evict"}, []string{"done", "stale", "refused", "failed"})
 	windowsGauge.WithLabelValues(key.Namespace, key.Name).Set(float64(sum.ActiveWindows))
 	heldGauge.DeletePartialMatch(policyLabels(key)) // else a reason that is over would stay
 	for reason, held := range sum.Held {

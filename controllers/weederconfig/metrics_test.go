@@ -81,6 +81,30 @@ func TestWhatTheMetricsShow(t *testing.T) {
 	}
 }
 
+func TestAConfigsCountersBeginAtZero(t *testing.T) {
+	actsTotal.Reset()
+	recoveriesTotal.Reset()
+	gaugeStates(types.NamespacedName{Namespace: "shop", Name: "wc"}, weeder.Summary{}, false)
+	is := scrape(t, actsTotal, recoveriesTotal)
+	for _, want := range []string{
+		`autohealer_weederconfig_recoveries_total{namespace="shop",policy="wc"} 0`,
+		`autohealer_weederconfig_deletions_total{namespace="shop",policy="wc",result="refused",verb="Evict"} 0`,
+		`autohealer_weederconfig_deletions_total{namespace="shop",policy="wc",result="done",verb="Delete"} 0`,
+	} {
+		if !slices.Contains(is, want) {
+			t.Errorf("lacks %s in %q", want, is)
+		}
+	}
+	for _, evict := range []bool{true, false} {
+		for _, result := range []string{"done", "stale", "refused", "failed"} {
+			countAct(&weeder.Deletion{Key: types.NamespacedName{Namespace: "shop", Name: "wc"}, Evict: evict}, result)
+		}
+	}
+	if now := scrape(t, actsTotal, recoveriesTotal); len(is) != 9 || len(now) != 9 {
+		t.Errorf("%q, and once it acted %q", is, now)
+	}
+}
+
 // nothing is an API server that has none of what it is asked for.
 type nothing struct{ client.WithWatch }
 

@@ -18,7 +18,7 @@ var settings = []setting{
 	{name: "image.registry", says: "Registry that nodes pull from; empty if it is in `repository`."},
 	{name: "image.repository", says: "Name in the registry."},
 	{name: "image.tag", def: "", says: "Tag; by default the chart's `appVersion`."},
-	{name: "image.digest", def: "", says: "Digest, as `sha256:…`: then that very image is run, whatever the tag is."},
+	{name: "image.digest", def: "", says: "Digest, as `sha256:…`: then that very image is run, whatever the tag is.", schema: `{"pattern": "^(sha256:[0-9a-f]{64})?$"}`},
 	{name: "image.pullPolicy", def: "", says: "When nodes pull; by default Kubernetes' own.", schema: `{"enum": ["", "Always", "IfNotPresent", "Never"]}`},
 	{name: "imagePullSecrets", def: list{}, says: "Secrets in the release's namespace to pull with, as `[{name: regcred}]`.", schema: `{"items": {"type": "object"}}`},
 
@@ -55,7 +55,7 @@ var settings = []setting{
 		"managers act on no policy that breaks their rules, whoever let it in.", schema: `{"enum": ["Fail", "Ignore"]}`},
 	{name: "webhook.timeoutSeconds", says: "How long API servers wait for an answer, in seconds.", schema: `{"minimum": 1, "maximum": 30}`},
 	{name: "webhook.url", def: "", says: "URL that API servers call in place of the Service, as `https://HOST:PORT/validate`, for managers that they reach by other ways. Name the host to managers, too: `extraArgs: [--webhook-host=HOST]`.",
-		schema: `{"pattern": "^(https://.+)?$"}`},
+		schema: `{"pattern": "^(https://[^/?#@\\s]+(/[^?#\\s]*)?)?$"}`},
 	{name: "webhook.caBundle", def: "", says: "CAs in PEM, in base64, that API servers trust, for `certProvider: files`. With the others managers publish theirs."},
 
 	{name: "xds", def: group{}, says: "Serve Envoys, for [OutlierPolicies](../concepts/outlier-policies.md#how-envoys-get-it)."},

@@ -151,6 +151,9 @@ judges with the rules that it was built with; use the version that runs in the c
 For completion put ` + "`cmd/kubectl-autohealer/kubectl_complete-autohealer`" + `, made executable, on the PATH as well, and load kubectl's own:
 ` + "`source <(kubectl completion bash)`" + `. Stand-alone: ` + "`source <(kubectl-autohealer completion bash)`" + `; zsh, fish and PowerShell likewise.
 
+A verb exits with 0 when it did what it says and all is well, with 1 when it did and someone should look, and with 2 when it could not;
+plan has 3, too. With --dry-run it exits as it would without.
+
 Colors are only for terminals, and [NO_COLOR](https://no-color.org) turns them off. Progress is shown on a terminal's
 standard error, and nowhere else.
 `

@@ -9,6 +9,9 @@ import (
 	"k8s.io/client-go/tools/events"
 )
 
+// HistoryLogger names the logger of the audit trail, by which its lines are found in managers' logs.
+const HistoryLogger = "history"
+
 // Events on single targets are held to this pace: in a storm they would cost the API server more than the acts do. What
 // is left out stands in the audit trail and in the counts of the policy's own Events.
 const (

@@ -25,6 +25,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kinds"
 	"github.com/resourcestack/autohealer/internal/kube"
+	"github.com/resourcestack/autohealer/internal/metric"
 )
 
 // Reading is what a kind reads of a policy.
@@ -146,6 +147,7 @@ func (p *Policies[T, R]) Init(h Hooks[T, R]) {
 	p.hooks, p.again, p.asking = h, kube.NewDelayingQueue[types.NamespacedName](h.Clock), keymutex.NewHashed(askers)
 	p.latest, p.judged, p.updated = map[types.NamespacedName]T{}, map[types.NamespacedName]Policy[T, R]{}, map[types.NamespacedName]Policy[T, R]{}
 	p.Troubles.Hit = func(policy types.NamespacedName) { p.Statuses.Add(policy, 0) }
+	metric.AtZero(evaluations, []string{h.Kind})
 	p.followGuardrails()
 	h.Guard.OnChange(p.RulesChanged)
 }

@@ -1,0 +1,34 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/clock"
+
+	"github.com/resourcestack/autohealer/internal/cli/soundness"
+)
+
+// TestALookEnds at an API server that takes requests and doesn't answer, with --wait and without.
+func TestALookEnds(t *testing.T) {
+	for within, want := range map[time.Duration]time.Duration{0: time.Minute, 90 * time.Second: 2 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			app := &App{IOStreams: genericiooptions.NewTestIOStreamsDiscard(), Clock: clock.RealClock{}}
+			began := time.Now()
+			_, err := app.awaitSound(t.Context(), within, func(ctx context.Context) (*soundness.Report, error) {
+				select {
+				case <-ctx.Done():
+				case <-time.After(time.Hour):
+				}
+				return nil, ctx.Err()
+			})
+			if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != want {
+				t.Errorf("--timeout=%s: after %s: %v", within, took, err)
+			}
+		})
+	}
+}
