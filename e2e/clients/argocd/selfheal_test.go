@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/faultproxy"
 )
@@ -43,6 +44,7 @@ func selfHeals() {
 			Expect(replicas(ctx, name)).To(Equal(map[string]int32{"kube-controller-manager": 2, "cluster-autoscaler": 2}))
 
 			By("an outage")
+			kubectl(ctx, "wait", "probeconfig", "prober", "-n", string(name), "--for=condition="+v1alpha1.ConditionExternalHealthy, "--timeout=1m")
 			external.BreakNew(faultproxy.Reset)
 			external.BreakOpen(faultproxy.Reset)
 			outage := map[string]int32{"kube-controller-manager": 0, "cluster-autoscaler": 2}
@@ -62,7 +64,7 @@ func selfHeals() {
 
 			By("the end of the outage")
 			external.BreakNew(faultproxy.None)
-			Eventually(ctx, replicas).WithArguments(name).Should(Equal(map[string]int32{"kube-controller-manager": 2, "cluster-autoscaler": 2}))
+			Eventually(ctx, replicas).WithArguments(name).WithTimeout(specTime).Should(Equal(map[string]int32{"kube-controller-manager": 2, "cluster-autoscaler": 2}))
 			Eventually(ctx, name.state).Should(Equal(inSync))
 		}, NodeTimeout(2*specTime))
 	}
