@@ -3,7 +3,6 @@ package clients
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -89,22 +88,6 @@ func (h *helmClient) startManager(ctx context.Context) {
 	Expect(c.AddProgram(manager, filepath.Join(c.BinDir, "manager"), []string{
 		"--kubeconfig=" + kubeconfig, "--namespace=" + h.namespace, "--webhook-host=127.0.0.1", fmt.Sprintf("--webhook-port=%d", h.port),
 		"--health-probe-bind-address=" + health, "--metrics-bind-address=0", "--cert-settle=1s",
-	}, func(ctx context.Context) error { return ready(ctx, health) })).To(Succeed())
+	}, cluster.HTTPReady("http://"+health+"/readyz"))).To(Succeed())
 	Expect(c.StartComponent(ctx, manager)).To(Succeed())
-}
-
-func ready(ctx context.Context, address string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
-	if err != nil {
-		return err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("not ready: %s", response.Status)
-	}
-	return nil
 }
