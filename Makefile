@@ -96,6 +96,10 @@ helm: go-version ## Put Helm 4 and Helm 3 into bin/, as helm and helm3 (about 10
 	@hack/helm/build.sh $(BIN) helm
 	@hack/helm/build.sh $(BIN) helm3
 
+.PHONY: flux
+flux: go-version ## Put Flux's source-controller and kustomize-controller into bin/ (about 20 minutes the first time).
+	@hack/flux/build.sh $(BIN)
+
 .PHONY: run
 run: controlplane build ## Start a real control plane with Autohealer and show what it does.
 	@go build -o $(BIN)/playground ./hack/playground
@@ -210,8 +214,8 @@ test-node: controlplane node build static $(TESTERS) ## Run the tests that need 
 	@$(TEST) -- -count=1 -timeout 15m -p 1 ./e2e/node/...
 
 .PHONY: test-clients
-test-clients: controlplane helm build $(TESTERS) ## Install, upgrade, roll back and uninstall the chart with Helm 4 and Helm 3.
-	@$(TEST) -- -count=1 -timeout 15m ./e2e/clients
+test-clients: controlplane helm flux build $(TESTERS) ## Run the tests with what installs Autohealer beside kubectl: Helm 4, Helm 3, Flux.
+	@$(TEST) -- -count=1 -timeout 15m -p 1 ./e2e/clients/...
 
 OBJECTS ?= 2500
 .PHONY: differential
