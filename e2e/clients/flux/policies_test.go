@@ -221,12 +221,12 @@ func stored(ctx SpecContext, name string) *v1alpha1.ConditionSet {
 	return &set
 }
 
-// refusal is what the webhook says of a policy.
+// refusal is what the API server says of a policy.
 func refusal(ctx SpecContext, policy string) string {
 	GinkgoHelper()
 	_, err := c.KubectlWithInput(ctx, strings.NewReader(policy), "apply", "--server-side", "--field-manager=kustomize-controller", "--dry-run=server", "-f", "-")
 	Expect(err).To(HaveOccurred())
-	_, sentence, denied := strings.Cut(err.Error(), "denied the request: ")
+	_, sentence, denied := strings.Cut(err.Error(), "request: ")
 	Expect(denied).To(BeTrue(), err.Error())
 	return sentence
 }
