@@ -41,7 +41,7 @@ func TestFlux(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	SetDefaultEventuallyTimeout(40 * time.Second)
+	SetDefaultEventuallyTimeout(30 * time.Second)
 	SetDefaultEventuallyPollingInterval(200 * time.Millisecond)
 	bin, err := cluster.BinDir()
 	Expect(err).NotTo(HaveOccurred())
@@ -77,14 +77,11 @@ var _ = JustAfterEach(func(ctx SpecContext) {
 func startFlux(ctx SpecContext) {
 	GinkgoHelper()
 	kubectl(ctx, "apply", "--server-side", "-f", filepath.Join(c.BinDir, "flux.yaml"))
+	kubectl(ctx, "wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
 	kubectl(ctx, "create", "namespace", "flux-system")
 	artifacts := cluster.FreeAddress()
 	start(ctx, "source-controller", "--storage-path="+c.Dir, "--storage-addr="+artifacts, "--storage-adv-addr="+artifacts)
 	start(ctx, "kustomize-controller", "--requeue-dependency=1s")
-	if helmed() {
-		kubectl(ctx, "apply", "--server-side", "-f", filepath.Join(c.BinDir, "helm-controller.yaml"))
-		start(ctx, "helm-controller", "--requeue-dependency=1s")
-	}
 }
 
 // start starts one of Flux's controllers.
