@@ -143,7 +143,7 @@ var _ = Describe("Flux", Ordered, ContinueOnFailure, func() {
 		commit(ctx, map[string]string{"policies/newer.yaml": ""})
 		Eventually(ctx, policies.state).Should(beReady())
 		Eventually(ctx, taints).ShouldNot(ContainElement("example.com/newer"))
-		Expect(admin.Get(ctx, client.ObjectKey{Name: "newer"}, &v1alpha1.ConditionSet{})).To(Satisfy(apierrors.IsNotFound))
+		Eventually(ctx, func() error { return admin.Get(ctx, client.ObjectKey{Name: "newer"}, &v1alpha1.ConditionSet{}) }).Should(Satisfy(apierrors.IsNotFound))
 	}, NodeTimeout(specTime))
 
 	It("deletes policies with their Kustomization, and leaves the installation, which the command uninstalls", func(ctx SpecContext) {

@@ -41,7 +41,7 @@ func TestFlux(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	SetDefaultEventuallyTimeout(30 * time.Second)
+	SetDefaultEventuallyTimeout(time.Minute)
 	SetDefaultEventuallyPollingInterval(200 * time.Millisecond)
 	bin, err := cluster.BinDir()
 	Expect(err).NotTo(HaveOccurred())
