@@ -100,6 +100,10 @@ helm: go-version ## Put Helm 4 and Helm 3 into bin/, as helm and helm3 (about 10
 argocd: go-version ## Put Argo CD into bin/ (about 10 minutes the first time).
 	@hack/argocd/build.sh $(BIN)
 
+.PHONY: flux
+flux: go-version ## Put Flux's source-controller and kustomize-controller into bin/ (about 20 minutes the first time).
+	@hack/flux/build.sh $(BIN)
+
 .PHONY: run
 run: controlplane build ## Start a real control plane with Autohealer and show what it does.
 	@go build -o $(BIN)/playground ./hack/playground
@@ -214,7 +218,7 @@ test-node: controlplane node build static $(TESTERS) ## Run the tests that need 
 	@$(TEST) -- -count=1 -timeout 15m -p 1 ./e2e/node/...
 
 .PHONY: test-clients
-test-clients: controlplane node helm argocd build static $(TESTERS) ## Install, change and uninstall with Helm 4 and Helm 3, and with Argo CD.
+test-clients: controlplane node helm argocd flux build static $(TESTERS) ## Install, change and uninstall with Helm 4, Helm 3, Argo CD and Flux.
 	@$(TEST) -- -count=1 -timeout 15m -p 1 ./e2e/clients/...
 	@$(TEST) -- -count=1 -timeout 15m ./e2e/node/pod -ginkgo.label-filter=clients
 
