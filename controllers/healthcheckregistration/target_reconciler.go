@@ -230,7 +230,7 @@ func (l *look) after(p plan) time.Duration {
 		return unreadWait
 	}
 	now := l.r.Observer.Facts.Clock.Now()
-	period = retry.After(period, p.LookAgain, now)
+	period = retry.RequeueAfter(period, p.LookAgain, now)
 	if at := hold.Of(l.object.GetAnnotations()).LookAgain(now, time.Time{}); !at.IsZero() {
 		period = min(period, at.Sub(now)+kube.PastDeadline)
 	}

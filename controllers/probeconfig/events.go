@@ -28,10 +28,10 @@ func NewReporter(recorder events.EventRecorder) *Reporter {
 	return &Reporter{Events: recorder, acts: kube.NewActEvents(recorder, dropped)}
 }
 
-// acted tells of an act, on the dependent and on the config.
-func (r *Reporter) acted(t *probe.Target, act probe.Act, err error, now time.Time) {
+// reportAct tells of an act, on the dependent and on the config.
+func (r *Reporter) reportAct(t *probe.Target, act probe.Act, err error, now time.Time) {
 	c := t.Config
-	verb, reason, note := telling(c, t.Namespace, act)
+	verb, reason, note := describeAct(c, t.Namespace, act)
 	switch {
 	case errors.Is(err, actuate.ErrUnfinished): // the replicas are back, which is what is told of
 	case errors.Is(err, actuate.ErrStale):
@@ -42,7 +42,7 @@ func (r *Reporter) acted(t *probe.Target, act probe.Act, err error, now time.Tim
 		return
 	}
 	countScaling(c, verb, "done")
-	if act.Step == probe.Take || act.Step == probe.Lower {
+	if act.Step == probe.StepScaleDown || act.Step == probe.StepScaleDownAgain {
 		if since := t.State.UnhealthySince; !since.IsZero() {
 			scaleDownDelay.Observe(max(0, now.Sub(since).Seconds()))
 		}
@@ -52,8 +52,8 @@ func (r *Reporter) acted(t *probe.Target, act probe.Act, err error, now time.Tim
 	}
 }
 
-// putBack tells of objects that others scaled up since the last look, and that stay so while the outage lasts.
-func (r *Reporter) putBack(t *probe.Target, before, now []probe.Finding, at time.Time) {
+// reportScaledByOthers tells of objects that others scaled up since the last look, and that stay so while the outage lasts.
+func (r *Reporter) reportScaledByOthers(t *probe.Target, before, now []probe.Finding, at time.Time) {
 	for _, f := range now {
 		same := func(was probe.Finding) bool { return was.Ref == f.Ref && was.Reason == f.Reason }
 		if f.Reason != probe.ScaledByOthers || slices.ContainsFunc(before, same) {
@@ -65,27 +65,27 @@ func (r *Reporter) putBack(t *probe.Target, before, now []probe.Finding, at time
 	}
 }
 
-// left tells of objects that keep their record while their config goes, or goes elsewhere: nobody else will give them back
+// reportUnrestored tells of objects that keep their record while their config goes, or goes elsewhere: nobody else will give them back
 // what was taken.
-func (r *Reporter) left(t *probe.Target, now time.Time) {
+func (r *Reporter) reportUnrestored(t *probe.Target, now time.Time) {
 	c := t.Config
-	for _, f := range t.Left {
+	for _, f := range t.Unrestored {
 		note := fmt.Sprintf("ProbeConfig %s leaves %s %s/%s as it is: %s. The annotation %s says how many replicas it had.",
 			c.Key(), f.Kind, t.Namespace, f.Name, f.Message, v1alpha1.AnnotationOriginalReplicas)
 		r.acts.Tell(now, dependentRef(t.Namespace, probe.Act{Ref: f.Ref}), configRef(c), v1alpha1.ReasonNotRestored, "Leave", note)
 	}
 }
 
-// telling is what is said of an act; no reason for one that nobody needs to hear of.
-func telling(c *probe.Config, namespace string, act probe.Act) (verb, reason, note string) {
+// describeAct is what is said of an act; no reason for one that nobody needs to hear of.
+func describeAct(c *probe.Config, namespace string, act probe.Act) (verb, reason, note string) {
 	object := act.Ref.Kind + " " + namespace + "/" + act.Ref.Name
 	switch act.Step {
-	case probe.Take, probe.Lower:
+	case probe.StepScaleDown, probe.StepScaleDownAgain:
 		return "ScaleDown", v1alpha1.ReasonScaledDown,
 			fmt.Sprintf("ProbeConfig %s scales %s from %d to 0: the API server answers inside, and not the way its nodes go", c.Key(), object, act.Record.Replicas)
-	case probe.Raise:
+	case probe.StepScaleUp:
 		return "ScaleUp", v1alpha1.ReasonScaledUp, fmt.Sprintf("ProbeConfig %s scales %s back to %d", c.Key(), object, act.Record.Replicas)
-	case probe.Release:
+	case probe.StepRemoveRecord:
 		if act.Object.Replicas == 0 {
 			return "Forget", v1alpha1.ReasonNotRestored,
 				fmt.Sprintf("ProbeConfig %s forgets that %s had %d replicas: the namespace is hibernated, and whoever wakes it says how many it gets", c.Key(), object, act.Record.Replicas)

@@ -12,48 +12,48 @@ import (
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
-// keeper keeps configs' finalizers and statuses. The acting is the TargetReconciler's.
-type keeper struct {
+// statusKeeper keeps configs' finalizers and statuses. The acting is the TargetReconciler's.
+type statusKeeper struct {
 	*Observer
 	Report *Reporter
 	// Reader finds records.
 	Reader *actuate.ScaleReader
 
-	// recalled has the names of configs whose records were looked for, with the UID that they had.
-	recalled sync.Map
+	// recordsFoundFor has the names of configs whose records were looked for, with the UID that they had.
+	recordsFoundFor sync.Map
 }
 
-func (k *keeper) steps() policy.Steps[*v1alpha1.ProbeConfig] {
+func (k *statusKeeper) steps() policy.Steps[*v1alpha1.ProbeConfig] {
 	return policy.Steps[*v1alpha1.ProbeConfig]{
-		New: func() *v1alpha1.ProbeConfig { return &v1alpha1.ProbeConfig{} }, Describe: k.describe, Left: k.left,
+		New: func() *v1alpha1.ProbeConfig { return &v1alpha1.ProbeConfig{} }, Describe: k.describe, Left: k.unrestored,
 		Gone: func(config types.NamespacedName) {
 			forgetStates(config)
-			k.recalled.Delete(config)
+			k.recordsFoundFor.Delete(config)
 		},
 	}
 }
 
-// left are the namespaces where something is scaled down for a deleted config: as far as this process knows, and then by the records
+// unrestored are the namespaces where something is scaled down for a deleted config: as far as this process knows, and then by the records
 // on all objects. The error is that these can't be read.
-func (k *keeper) left(ctx context.Context, pc *v1alpha1.ProbeConfig) (left policy.Left, err error) {
+func (k *statusKeeper) unrestored(ctx context.Context, pc *v1alpha1.ProbeConfig) (left policy.Left, err error) {
 	config, _ := k.policies.Get(client.ObjectKeyFromObject(pc))
-	left.Sample = k.waitsFor(config)
+	left.Sample = k.waitingNamespaces(config)
 	left.Targets = len(left.Sample)
-	left.Unknown = config.Object == nil || config.UID != pc.UID || config.Object.DeletionTimestamp == nil || !k.knowsTargets(config)
+	left.Unknown = config.Object == nil || config.UID != pc.UID || config.Object.DeletionTimestamp == nil || !k.assignedToAll(config)
 	if left.Unknown || left.Targets > 0 {
 		return left, nil
 	}
-	if n, err := k.recall(ctx, config); n > 0 || err != nil {
+	if n, err := k.findRecords(ctx, config); n > 0 || err != nil {
 		return policy.Left{Unknown: true}, err
 	}
 	for _, t := range k.targets.of(client.ObjectKeyFromObject(pc)) {
-		k.Report.left(&t, k.Facts.Clock.Now())
+		k.Report.reportUnrestored(&t, k.Facts.Clock.Now())
 	}
 	return left, nil
 }
 
-// waitsFor are the namespaces where something may still be scaled down for a deleted config.
-func (k *keeper) waitsFor(config storedConfig) []string {
+// waitingNamespaces are the namespaces where something may still be scaled down for a deleted config.
+func (k *statusKeeper) waitingNamespaces(config storedConfig) []string {
 	if config.Object == nil {
 		return nil
 	}
@@ -67,9 +67,9 @@ func (k *keeper) waitsFor(config storedConfig) []string {
 }
 
 // describe gathers what the status tells, once this generation is judged and the rules are known by which it was.
-func (k *keeper) describe(ctx context.Context, pc *v1alpha1.ProbeConfig, left policy.Left) (is policy.Description[*v1alpha1.ProbeConfig], err error) {
+func (k *statusKeeper) describe(ctx context.Context, pc *v1alpha1.ProbeConfig, left policy.Left) (is policy.Description[*v1alpha1.ProbeConfig], err error) {
 	if pc.DeletionTimestamp == nil {
-		err = k.recallOnce(ctx, pc)
+		err = k.findRecordsOnce(ctx, pc)
 	}
 	key := client.ObjectKeyFromObject(pc)
 	config, ok := k.policies.Current(pc)
@@ -77,16 +77,16 @@ func (k *keeper) describe(ctx context.Context, pc *v1alpha1.ProbeConfig, left po
 		is.Skip = true
 		return is, err
 	}
-	st := state{
-		storedConfig: config, synced: k.synced.Load(), knowsAll: k.wasRecalled(pc) && k.knowsTargets(config),
-		trouble: k.policies.Troubles.Get(pc.UID), ownNamespace: k.OwnNamespace, undoing: left.Sample,
+	st := configState{
+		storedConfig: config, synced: k.synced.Load(), recordsKnown: k.recordsFound(pc) && k.assignedToAll(config),
+		writeError: k.policies.Troubles.Get(pc.UID), ownNamespace: k.OwnNamespace, restoring: left.Sample,
 	}
-	st.breaker, st.broken = k.fleet().Breaker()
-	st.witnessed = k.Witnesses.Named()
+	st.breaker, st.breakerOpen = k.fleet().Breaker()
+	st.hasWitnesses = k.Witnesses.Any()
 	for _, t := range k.targets.of(key) {
-		place, _ := k.place(t.Namespace)
-		st.knowsAll = st.knowsAll && len(t.Former) == 0
-		st.sights = append(st.sights, &sight{Target: t, hibernated: place.hibernated})
+		nsState, _ := k.namespaceState(t.Namespace)
+		st.recordsKnown = st.recordsKnown && len(t.Removed) == 0
+		st.targets = append(st.targets, &targetView{Target: t, hibernated: nsState.hibernated})
 	}
 	is.After = pc.DeepCopy()
 	is.After.Status = statusOf(pc, st)

@@ -12,18 +12,18 @@ import (
 )
 
 // lease tells of a run in which both probes succeed.
-func (w *world) lease(namespace string, leases []probe.NodeLease, unlisted probe.Outcome) {
+func (w *env) lease(namespace string, leases []probe.NodeLease, unlisted probe.Outcome) {
 	w.t.Helper()
 	w.clock.Step(10 * time.Second)
 	now := w.clock.Now()
 	w.found(namespace, probe.Run{
 		Started: now, Ended: now, Internal: probe.Outcome{Class: probe.OK}, External: &probe.Outcome{Class: probe.OK},
-		Leases: leases, ServerTime: now, Unlisted: unlisted,
+		Leases: leases, ServerTime: now, ListError: unlisted,
 	})
 }
 
 func TestLeasesThatCannotBeListedAreToldAndHoldNothing(t *testing.T) {
-	w := newWorld(t, 2, func(pc *v1alpha1.ProbeConfig) { pc.Spec.NodeLeases = &v1alpha1.NodeLeases{} })
+	w := newEnv(t, 2, func(pc *v1alpha1.ProbeConfig) { pc.Spec.NodeLeases = &v1alpha1.NodeLeases{} })
 	forbidden := probe.Outcome{Class: probe.Forbidden, Detail: "HTTP status 403"}
 	w.fail("shoot-0") // its first run has no leases either
 	w.want("shoot-0", "0r 0r", "the way from outside is cut")
@@ -51,7 +51,7 @@ func TestLeasesThatCannotBeListedAreToldAndHoldNothing(t *testing.T) {
 }
 
 func TestAProtectionByLeasesThatIsOverIsTold(t *testing.T) {
-	w := newWorld(t, 2, func(pc *v1alpha1.ProbeConfig) {
+	w := newEnv(t, 2, func(pc *v1alpha1.ProbeConfig) {
 		pc.Spec.NodeLeases = &v1alpha1.NodeLeases{MaxProtectionDuration: "4m"}
 	})
 	message := func(kind string) string {

@@ -11,30 +11,30 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 )
 
-// namespace is what matters of one.
-type namespace struct {
-	labels             map[string]string
-	hibernated, ending bool
-	// resets is the breaker that someone reset; it counts on Autohealer's own namespace only.
-	resets string
+// namespaceState is what matters of one.
+type namespaceState struct {
+	labels                  map[string]string
+	hibernated, terminating bool
+	// resetBreaker is the breaker that someone reset; it counts on Autohealer's own namespace only.
+	resetBreaker string
 }
 
-func readNamespace(ns *corev1.Namespace) namespace {
+func readNamespace(ns *corev1.Namespace) namespaceState {
 	value, annotated := ns.Annotations[v1alpha1.AnnotationHibernated]
-	return namespace{labels: ns.Labels, hibernated: annotated && value != "false", ending: ns.DeletionTimestamp != nil, resets: ns.Annotations[v1alpha1.AnnotationResetBreaker]}
+	return namespaceState{labels: ns.Labels, hibernated: annotated && value != "false", terminating: ns.DeletionTimestamp != nil, resetBreaker: ns.Annotations[v1alpha1.AnnotationResetBreaker]}
 }
 
-func (o *Observer) namespace(ns *corev1.Namespace) {
+func (o *Observer) namespaceSeen(ns *corev1.Namespace) {
 	is := readNamespace(ns)
 	o.mu.Lock()
 	was, known := o.namespaces[ns.Name]
 	o.namespaces[ns.Name] = is
 	o.mu.Unlock()
 	if ns.Name == o.OwnNamespace {
-		o.resetBreaker(is.resets)
+		o.resetBreaker(is.resetBreaker)
 	}
-	if !known || !maps.Equal(was.labels, is.labels) || was.hibernated != is.hibernated || was.ending != is.ending {
-		o.placeChanged(ns.Name)
+	if !known || !maps.Equal(was.labels, is.labels) || was.hibernated != is.hibernated || was.terminating != is.terminating {
+		o.namespaceChanged(ns.Name)
 	}
 }
 
@@ -42,16 +42,16 @@ func (o *Observer) namespaceGone(ns *corev1.Namespace) {
 	o.mu.Lock()
 	delete(o.namespaces, ns.Name)
 	o.mu.Unlock()
-	o.placeChanged(ns.Name)
+	o.namespaceChanged(ns.Name)
 }
 
-// placeChanged looks anew at whose target a namespace is.
-func (o *Observer) placeChanged(name string) {
+// namespaceChanged looks anew at whose target a namespace is.
+func (o *Observer) namespaceChanged(name string) {
 	if !o.synced.Load() {
 		return
 	}
-	o.telling.Lock()
-	defer o.telling.Unlock()
+	o.assigning.Lock()
+	defer o.assigning.Unlock()
 	for _, config := range o.policies.Keys() {
 		j, ok := o.policies.Get(config)
 		if !ok || j.Read.config == nil {
@@ -59,14 +59,14 @@ func (o *Observer) placeChanged(name string) {
 		}
 		key, selected := targetKey(config, name), o.selects(j.Read.config, name)
 		if selected || o.targets.find(key) != nil {
-			o.follow(key, j.Read.config, !selected)
+			o.assign(key, j.Read.config, !selected)
 			o.requestConfig(config)
 		}
 	}
 }
 
-// place is a namespace as it was seen last; ok is false when there is none of that name.
-func (o *Observer) place(name string) (ns namespace, ok bool) {
+// namespaceState is a namespace as it was seen last; ok is false when there is none of that name.
+func (o *Observer) namespaceState(name string) (ns namespaceState, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	ns, ok = o.namespaces[name]
@@ -78,12 +78,12 @@ func (o *Observer) selects(c *probe.Config, name string) bool {
 	if c.Namespaces == nil {
 		return name == c.Namespace
 	}
-	ns, ok := o.place(name)
+	ns, ok := o.namespaceState(name)
 	return ok && c.Namespaces.Matches(labels.Set(ns.labels))
 }
 
-// places are the names of all namespaces that a config may select.
-func (o *Observer) places(c *probe.Config) []string {
+// candidateNamespaces are the names of all namespaces that a config may select.
+func (o *Observer) candidateNamespaces(c *probe.Config) []string {
 	if c.Namespaces == nil {
 		return []string{c.Namespace}
 	}

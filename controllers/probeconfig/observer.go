@@ -26,20 +26,20 @@ type Observer struct {
 	// Witnesses are asked when external probes fail.
 	Witnesses *probing.Witnesses
 
-	policies policy.Policies[*v1alpha1.ProbeConfig, reading]
+	policies policy.Policies[*v1alpha1.ProbeConfig, parsedConfig]
 	watches  *kube.Watches
 	targets  targets
 	synced   atomic.Bool
-	// targetLooks and orphanLooks are asked for by who observes.
-	targetLooks, orphanLooks kube.Requests
-	// telling is held while targets are told of a config, or dropped: else an older one could come after a newer, or to one that
+	// targetRequests and orphanRequests are asked for by who observes.
+	targetRequests, orphanRequests kube.Requests
+	// assigning is held while targets are told of a config, or dropped: else an older one could come after a newer, or to one that
 	// is dropped.
-	telling sync.Mutex
+	assigning sync.Mutex
 
 	mu         sync.Mutex
-	namespaces map[string]namespace // needs mu, as all below
-	// told are the configs that all their targets know.
-	told map[types.NamespacedName]*probe.Config
+	namespaces map[string]namespaceState // needs mu, as all below
+	// assigned are the configs that all their targets know.
+	assigned map[types.NamespacedName]*probe.Config
 	// goneKinds are the kinds that configs scaled which are gone.
 	goneKinds sets.Set[v1alpha1.DependentKind]
 }
@@ -48,13 +48,13 @@ type Observer struct {
 func NewObserver(objects cache.Cache, opts Options) *Observer {
 	o := &Observer{
 		Facts: opts.Facts, OwnNamespace: opts.OwnNamespace, Witnesses: opts.Witnesses,
-		watches: kube.NewWatches(objects), namespaces: map[string]namespace{}, told: map[types.NamespacedName]*probe.Config{},
+		watches: kube.NewWatches(objects), namespaces: map[string]namespaceState{}, assigned: map[types.NamespacedName]*probe.Config{},
 		goneKinds: sets.New[v1alpha1.DependentKind](),
 	}
 	opts.Facts.Targets.Complete = func() bool { return o.synced.Load() && len(o.policies.Unjudged()) == 0 }
-	o.policies.Init(policy.Hooks[*v1alpha1.ProbeConfig, reading]{
+	o.policies.Init(policy.Hooks[*v1alpha1.ProbeConfig, parsedConfig]{
 		Kind: kindProbeConfig, Guard: opts.Guard, Clock: opts.Facts.Clock, Rejections: opts.Rejections,
-		Read: o.read, Guardrails: o.guardrails, Changed: o.update, Forget: o.forget,
+		Read: o.parse, Guardrails: o.setGuardrails, Changed: o.update, Forget: o.forget,
 	})
 	return o
 }
@@ -65,7 +65,7 @@ func (*Observer) NeedLeaderElection() bool { return false }
 // Start observes until ctx ends. It fails when the API server went back to an older state.
 func (o *Observer) Start(ctx context.Context) error {
 	return o.watches.Run(ctx, o.run,
-		kube.On(&corev1.Namespace{}, o.namespace, o.namespaceGone),
+		kube.On(&corev1.Namespace{}, o.namespaceSeen, o.namespaceGone),
 		kube.On(&v1alpha1.ProbeConfig{}, func(pc *v1alpha1.ProbeConfig) { o.policies.Seen(ctx, pc) }, o.policies.Gone),
 	)
 }
@@ -73,7 +73,7 @@ func (o *Observer) Start(ctx context.Context) error {
 func (o *Observer) run(ctx context.Context) error {
 	o.markSynced()
 	var running sync.WaitGroup
-	for range judges {
+	for range ruleWorkers {
 		running.Go(func() { o.policies.Run(ctx) })
 	}
 	running.Wait()
@@ -83,12 +83,12 @@ func (o *Observer) run(ctx context.Context) error {
 // markSynced takes in that all namespaces are known. What configs were told before may lack targets, and a deleted one that
 // seems to have none would be let go.
 func (o *Observer) markSynced() {
-	o.telling.Lock()
+	o.assigning.Lock()
 	o.mu.Lock()
-	clear(o.told)
+	clear(o.assigned)
 	o.mu.Unlock()
 	o.synced.Store(true)
-	o.telling.Unlock()
+	o.assigning.Unlock()
 	for _, key := range o.policies.Keys() {
 		o.retarget(key)
 	}
@@ -97,22 +97,22 @@ func (o *Observer) markSynced() {
 
 func (o *Observer) fleet() *probe.Fleet { return o.Facts.Targets }
 
-// lead takes the queue of targets of a replica that became the leader.
-func (o *Observer) lead(targets kube.Queue) {
-	o.targetLooks.Attach(targets)
+// attachTargets takes the queue of targets of a replica that became the leader.
+func (o *Observer) attachTargets(targets kube.Queue) {
+	o.targetRequests.Attach(targets)
 	o.requestAll()
 }
 
-// leadConfigs takes the queue of configs.
-func (o *Observer) leadConfigs(configs kube.Queue) {
+// attachConfigs takes the queue of configs.
+func (o *Observer) attachConfigs(configs kube.Queue) {
 	o.policies.Statuses.Attach(configs)
 	o.requestAll()
 }
 
-// leadOrphans takes the queue of who looks for what configs left that are gone.
-func (o *Observer) leadOrphans(q kube.Queue) {
-	o.orphanLooks.Attach(q)
-	o.orphanLooks.Add(orphansName, 0)
+// attachOrphans takes the queue of who looks for what configs left that are gone.
+func (o *Observer) attachOrphans(q kube.Queue) {
+	o.orphanRequests.Attach(q)
+	o.orphanRequests.Add(orphansName, 0)
 }
 
 // requestAll asks for a look at all that is known.
@@ -130,4 +130,4 @@ func (o *Observer) requestConfigs() { o.policies.Statuses.AddAll(o.policies.Keys
 
 func (o *Observer) requestConfig(key types.NamespacedName) { o.policies.Statuses.Add(key, 0) }
 
-func (o *Observer) requestTarget(key probing.Key) { o.targetLooks.Add(key, 0) }
+func (o *Observer) requestTarget(key probing.Key) { o.targetRequests.Add(key, 0) }

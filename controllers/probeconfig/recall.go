@@ -16,40 +16,40 @@ import (
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
-// mostKinds bounds status.dependentKinds.
-const mostKinds = 32
+// maxKinds bounds status.dependentKinds.
+const maxKinds = 32
 
-// recallOnce finds, once in a process, what an earlier one scaled down for a config that the config doesn't name any more:
+// findRecordsOnce finds, once in a process, what an earlier one scaled down for a config that the config doesn't name any more:
 // it may have been changed while no manager ran. Later changes are seen when they happen.
-func (k *keeper) recallOnce(ctx context.Context, pc *v1alpha1.ProbeConfig) error {
-	if k.wasRecalled(pc) {
+func (k *statusKeeper) findRecordsOnce(ctx context.Context, pc *v1alpha1.ProbeConfig) error {
+	if k.recordsFound(pc) {
 		return nil
 	}
 	j, judged := k.policies.Get(client.ObjectKeyFromObject(pc))
-	if !judged || j.UID != pc.UID || j.Read.config == nil || !k.knowsTargets(j) {
+	if !judged || j.UID != pc.UID || j.Read.config == nil || !k.assignedToAll(j) {
 		return nil // what has to be given back is known only then, and this is called again
 	}
-	if _, err := k.recall(ctx, j); err != nil {
+	if _, err := k.findRecords(ctx, j); err != nil {
 		return err
 	}
-	k.recalled.Store(client.ObjectKeyFromObject(pc), pc.UID)
+	k.recordsFoundFor.Store(client.ObjectKeyFromObject(pc), pc.UID)
 	return nil
 }
 
-func (k *keeper) wasRecalled(pc *v1alpha1.ProbeConfig) bool {
-	uid, ok := k.recalled.Load(client.ObjectKeyFromObject(pc))
+func (k *statusKeeper) recordsFound(pc *v1alpha1.ProbeConfig) bool {
+	uid, ok := k.recordsFoundFor.Load(client.ObjectKeyFromObject(pc))
 	return ok && uid == pc.UID
 }
 
-// recall finds by the records on objects what is scaled down for a config, and has given back what it doesn't ask for. It
+// findRecords finds by the records on objects what is scaled down for a config, and has given back what it doesn't ask for. It
 // says how many of them have to get something back.
-func (k *keeper) recall(ctx context.Context, config storedConfig) (n int, err error) {
+func (k *statusKeeper) findRecords(ctx context.Context, config storedConfig) (n int, err error) {
 	pc := config.Object
 	named := policy.Ref{UID: pc.UID, NamespacedName: client.ObjectKeyFromObject(pc)}
 	trouble := "records of " + named.String()
 	var all []actuate.Recorded
 	for _, kind := range dependentKinds(pc, true) {
-		found, err := k.recorded(ctx, pc, schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind))
+		found, err := k.listRecorded(ctx, pc, schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind))
 		if err != nil {
 			k.policies.Troubles.Failed(trouble, err, named)
 			return 0, err
@@ -59,24 +59,24 @@ func (k *keeper) recall(ctx context.Context, config storedConfig) (n int, err er
 	k.policies.Troubles.Settled(trouble)
 	c := config.Read.config
 	if c == nil { // where it acts can't be told, so what names it is believed
-		return k.Observer.recall(nameOnly(pc), all), nil
+		return k.Observer.adoptRecords(configWithoutSpec(pc), all), nil
 	}
-	return k.Observer.recall(c, k.credible(pc, all)), nil
+	return k.Observer.adoptRecords(c, k.trustedRecords(pc, all)), nil
 }
 
-// credible leaves out records that have a config's name alone, where it isn't known to act or to have acted. Anybody may know
+// trustedRecords leaves out records that have a config's name alone, where it isn't known to act or to have acted. Anybody may know
 // the name, and whoever writes it on an object of their own would hold the deletion of a config of others, and take a place
 // under the cap. The UID is known to who may read the config, or what it scaled down.
-func (o *Observer) credible(pc *v1alpha1.ProbeConfig, all []actuate.Recorded) []actuate.Recorded {
-	known := o.reach(pc)
+func (o *Observer) trustedRecords(pc *v1alpha1.ProbeConfig, all []actuate.Recorded) []actuate.Recorded {
+	known := o.knownNamespaces(pc)
 	return slices.DeleteFunc(all, func(r actuate.Recorded) bool {
 		return r.Record.Owner != pc.UID && !slices.Contains(known, r.Namespace)
 	})
 }
 
-// recorded lists the objects of a kind that are scaled down where the config may have done it. Who runs Autohealer may let it
+// listRecorded lists the objects of a kind that are scaled down where the config may have done it. Who runs Autohealer may let it
 // list a kind in single namespaces only.
-func (k *keeper) recorded(ctx context.Context, pc *v1alpha1.ProbeConfig, kind schema.GroupVersionKind) ([]actuate.Recorded, error) {
+func (k *statusKeeper) listRecorded(ctx context.Context, pc *v1alpha1.ProbeConfig, kind schema.GroupVersionKind) ([]actuate.Recorded, error) {
 	if pc.Namespace == k.OwnNamespace {
 		all, err := k.Reader.Recorded(ctx, kind, "")
 		if !apierrors.IsForbidden(err) {
@@ -84,7 +84,7 @@ func (k *keeper) recorded(ctx context.Context, pc *v1alpha1.ProbeConfig, kind sc
 		}
 	}
 	var all []actuate.Recorded
-	for _, namespace := range k.reach(pc) {
+	for _, namespace := range k.knownNamespaces(pc) {
 		found, err := k.Reader.Recorded(ctx, kind, namespace)
 		if err != nil {
 			return nil, err
@@ -94,9 +94,9 @@ func (k *keeper) recorded(ctx context.Context, pc *v1alpha1.ProbeConfig, kind sc
 	return all, nil
 }
 
-// reach are the namespaces in which a config is known to act, or to have acted, but for those that end: there rights go first,
+// knownNamespaces are the namespaces in which a config is known to act, or to have acted, but for those that end: there rights go first,
 // and everything else with them.
-func (o *Observer) reach(pc *v1alpha1.ProbeConfig) []string {
+func (o *Observer) knownNamespaces(pc *v1alpha1.ProbeConfig) []string {
 	names := []string{pc.Namespace}
 	for _, t := range o.targets.of(client.ObjectKeyFromObject(pc)) {
 		names = append(names, t.Namespace)
@@ -105,37 +105,37 @@ func (o *Observer) reach(pc *v1alpha1.ProbeConfig) []string {
 		names = append(names, s.Namespace)
 	}
 	slices.Sort(names)
-	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return !o.stands(name) })
+	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return !o.namespaceActive(name) })
 }
 
-// stands says whether a namespace is there and isn't being deleted.
-func (o *Observer) stands(name string) bool {
-	ns, exists := o.place(name)
-	return exists && !ns.ending
+// namespaceActive says whether a namespace is there and isn't being deleted.
+func (o *Observer) namespaceActive(name string) bool {
+	ns, exists := o.namespaceState(name)
+	return exists && !ns.terminating
 }
 
-// recall has targets give back what they have a record of and the config doesn't ask for. It says how many objects are
+// adoptRecords has targets give back what they have a record of and the config doesn't ask for. It says how many objects are
 // scaled down for the config and not left so, which is told when it goes.
-func (o *Observer) recall(c *probe.Config, all []actuate.Recorded) (n int) {
-	o.telling.Lock()
-	defer o.telling.Unlock()
+func (o *Observer) adoptRecords(c *probe.Config, all []actuate.Recorded) (n int) {
+	o.assigning.Lock()
+	defer o.assigning.Unlock()
 	for _, found := range all {
-		if !found.Record.Of(c) || !o.stands(found.Namespace) {
+		if !found.Record.Of(c) || !o.namespaceActive(found.Namespace) {
 			continue
 		}
 		key := targetKey(c.Key(), found.Namespace)
 		if o.targets.find(key) == nil {
-			o.follow(key, c, true)
+			o.assign(key, c, true)
 		}
-		if is, _, _ := o.tell(key, probe.Recalled{Ref: found.Ref}); !is.Leaves(found.Ref) {
+		if target, _, _ := o.apply(key, probe.RecordFound{Ref: found.Ref}); !target.KeepsRecord(found.Ref) {
 			n++
 		}
 	}
 	return n
 }
 
-// nameOnly is a config whose spec can't be read: it has no dependents, and gives back what it has taken.
-func nameOnly(pc *v1alpha1.ProbeConfig) *probe.Config {
+// configWithoutSpec is a config whose spec can't be read: it has no dependents, and gives back what it has taken.
+func configWithoutSpec(pc *v1alpha1.ProbeConfig) *probe.Config {
 	return &probe.Config{UID: pc.UID, Namespace: pc.Namespace, Name: pc.Name, Generation: pc.Generation, Thresholds: probe.Thresholds{Success: 1, Failure: 1}}
 }
 
@@ -148,7 +148,7 @@ func dependentKinds(pc *v1alpha1.ProbeConfig, former bool) []v1alpha1.DependentK
 	}
 	for _, d := range pc.Spec.DependentResourceInfos {
 		kind := v1alpha1.DependentKind{APIVersion: d.Ref.APIVersion, Kind: d.Ref.Kind}
-		if !slices.Contains(kinds, kind) && len(kinds) < mostKinds {
+		if !slices.Contains(kinds, kind) && len(kinds) < maxKinds {
 			kinds = append(kinds, kind)
 		}
 	}
@@ -158,8 +158,8 @@ func dependentKinds(pc *v1alpha1.ProbeConfig, former bool) []v1alpha1.DependentK
 	return kinds
 }
 
-// indexed says whether the stored status names the kinds of all that a plan takes: by them the next manager finds it.
-func (o *Observer) indexed(c *probe.Config, plan probe.Plan) bool {
+// kindsInStatus says whether the stored status names the kinds of all that a plan takes: by them the next manager finds it.
+func (o *Observer) kindsInStatus(c *probe.Config, plan probe.Plan) bool {
 	j, ok := o.policies.Get(c.Key())
 	return ok && !slices.ContainsFunc(plan.Acts, func(act probe.Act) bool {
 		return !slices.Contains(j.Object.Status.DependentKinds, v1alpha1.DependentKind{APIVersion: act.Ref.APIVersion, Kind: act.Ref.Kind})

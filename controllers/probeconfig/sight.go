@@ -10,17 +10,17 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 )
 
-// sight is a target as status tells of it.
-type sight struct {
+// targetView is a target as status tells of it.
+type targetView struct {
 	probe.Target
 	hibernated bool
 }
 
-func (s *sight) internalUnhealthy() bool { return s.State.Internal.Unhealthy(s.Config.Thresholds) }
-func (s *sight) externalUnhealthy() bool { return s.State.OuterUnhealthy(s.Config) }
+func (s *targetView) internalUnhealthy() bool { return s.State.Internal.Unhealthy(s.Config.Thresholds) }
+func (s *targetView) externalUnhealthy() bool { return s.State.ExternalUnhealthy(s.Config) }
 
-// aspect is what one probe tells of a target.
-type aspect struct {
+// probeSide is what one probe tells of a target.
+type probeSide struct {
 	name               string
 	counts             *probe.Counts
 	healthy, unhealthy bool
@@ -29,18 +29,18 @@ type aspect struct {
 	unhealthySince, undetermined time.Time
 }
 
-func (s *sight) inside() aspect {
+func (s *targetView) internalSide() probeSide {
 	in := &s.State.Internal
-	return aspect{"internal", in, in.Healthy(s.Config.Thresholds), s.internalUnhealthy(), in.LastFailure, s.State.InternalUnhealthySince, s.State.InternalUndetermined(s.Config)}
+	return probeSide{"internal", in, in.Healthy(s.Config.Thresholds), s.internalUnhealthy(), in.LastFailure, s.State.InternalUnhealthySince, s.State.InternalUndetermined(s.Config)}
 }
 
-func (s *sight) outside() aspect {
-	return aspect{"external", &s.State.External, s.State.OuterHealthy(s.Config), s.externalUnhealthy(), s.lastOuterFailure(), s.State.UnhealthySince, s.State.ExternalUndetermined(s.Config)}
+func (s *targetView) externalSide() probeSide {
+	return probeSide{"external", &s.State.External, s.State.ExternalHealthy(s.Config), s.externalUnhealthy(), s.lastExternalFailure(), s.State.UnhealthySince, s.State.ExternalUndetermined(s.Config)}
 }
 
 // first gives how many targets are so, and the first of them.
-func first(sights []*sight, is func(*sight) bool) (n int, first *sight) {
-	for _, s := range sights {
+func first(targets []*targetView, is func(*targetView) bool) (n int, first *targetView) {
+	for _, s := range targets {
 		if is(s) {
 			n, first = n+1, cmp.Or(first, s)
 		}
@@ -49,24 +49,24 @@ func first(sights []*sight, is func(*sight) bool) (n int, first *sight) {
 }
 
 // undetermined: it is probed, and nobody knows how it is.
-func (s *sight) undetermined() bool {
-	return s.Supply.Probes() && !s.hibernated && !s.State.ExternalUndetermined(s.Config).IsZero()
+func (s *targetView) undetermined() bool {
+	return s.Credentials.Usable() && !s.hibernated && !s.State.ExternalUndetermined(s.Config).IsZero()
 }
 
 // untried: its external probe fails, and nobody knows whether it ever could succeed.
-func (s *sight) untried() bool {
-	return s.Supply.Probes() && !s.hibernated && !s.Works() && s.externalUnhealthy()
+func (s *targetView) untried() bool {
+	return s.Credentials.Usable() && !s.hibernated && !s.KubeconfigProven() && s.externalUnhealthy()
 }
 
-func (s *sight) saysUntried() string {
+func (s *targetView) untriedMessage() string {
 	return fmt.Sprintf("The external probe fails, and hasn't succeeded since Secret %s/%s was written: %s. Nothing is scaled down before it has. Look at the kubeconfig's server and certificate authority.",
-		s.Namespace, s.Config.ExternalSecret, s.lastOuterFailure())
+		s.Namespace, s.Config.ExternalSecret, s.lastExternalFailure())
 }
 
-// taken are its objects that are scaled down. One that runs isn't, whatever is recorded on it: someone scaled it up, or it gets
+// scaledDown are its objects that are scaled down. One that runs isn't, whatever is recorded on it: someone scaled it up, or it gets
 // its replicas just now.
-func (s *sight) taken() []v1alpha1.ScaledDependent {
-	if !s.Known() {
+func (s *targetView) scaledDown() []v1alpha1.ScaledDependent {
+	if !s.ObjectsKnown() {
 		return nil
 	}
 	var all []v1alpha1.ScaledDependent
@@ -81,17 +81,17 @@ func (s *sight) taken() []v1alpha1.ScaledDependent {
 	return all
 }
 
-// unclear says whether it isn't known what is recorded on an object, or the config doesn't name it any more and it may not have back
+// recordUnknown says whether it isn't known what is recorded on an object, or the config doesn't name it any more and it may not have back
 // what was taken.
-func (s *sight) unclear(of v1alpha1.DependentRef) bool {
+func (s *targetView) recordUnknown(of v1alpha1.DependentRef) bool {
 	ref := probe.Ref(of)
-	return !s.Known() || s.Objects[ref].Unseen || slices.Contains(s.Former, ref)
+	return !s.ObjectsKnown() || s.Objects[ref].Unseen || slices.Contains(s.Removed, ref)
 }
 
-// worst are the targets that aren't healthy, the first by namespace.
-func worst(sights []*sight) []v1alpha1.TargetState {
+// worstTargets are the targets that aren't healthy, the first by namespace.
+func worstTargets(targets []*targetView) []v1alpha1.TargetState {
 	var all []v1alpha1.TargetState
-	for _, s := range sights {
+	for _, s := range targets {
 		if len(all) == probe.SampleSize {
 			break
 		}
@@ -104,11 +104,11 @@ func worst(sights []*sight) []v1alpha1.TargetState {
 }
 
 // worst is what is wrong with a target; no reason when nothing is.
-func (s *sight) worst() v1alpha1.TargetState {
-	in, out := s.inside(), s.outside()
+func (s *targetView) worst() v1alpha1.TargetState {
+	in, out := s.internalSide(), s.externalSide()
 	switch {
-	case s.Supply.Unusable.Class != "":
-		return v1alpha1.TargetState{Reason: v1alpha1.ReasonSecretUnusable, Message: sentence(s.Supply.Unusable), Since: seconds(s.Supply.UnusableSince)}
+	case s.Credentials.Unusable.Class != "":
+		return v1alpha1.TargetState{Reason: v1alpha1.ReasonSecretUnusable, Message: sentence(s.Credentials.Unusable), Since: seconds(s.Credentials.UnusableSince)}
 	case s.undetermined():
 		unclear := out
 		if !in.undetermined.IsZero() {
@@ -116,25 +116,25 @@ func (s *sight) worst() v1alpha1.TargetState {
 		}
 		return v1alpha1.TargetState{Reason: v1alpha1.ReasonUndetermined, Message: fmt.Sprintf("The %s probe gets no clear answer: %s.", unclear.name, unclear.counts.LastError), Since: seconds(unclear.undetermined)}
 	case s.untried():
-		return v1alpha1.TargetState{Reason: v1alpha1.ReasonKubeconfigUntried, Message: s.saysUntried(), Since: seconds(out.unhealthySince)}
+		return v1alpha1.TargetState{Reason: v1alpha1.ReasonKubeconfigUntried, Message: s.untriedMessage(), Since: seconds(out.unhealthySince)}
 	}
-	for _, a := range []aspect{out, in} {
+	for _, a := range []probeSide{out, in} {
 		if a.unhealthy {
 			return v1alpha1.TargetState{Reason: v1alpha1.ReasonProbeFails, Message: fmt.Sprintf("The %s probe fails: %s.", a.name, a.failure), Since: seconds(a.unhealthySince)}
 		}
 	}
-	if taken := s.taken(); len(taken) > 0 {
+	if taken := s.scaledDown(); len(taken) > 0 {
 		return v1alpha1.TargetState{Reason: v1alpha1.ReasonScaledDown, Message: s.waitsFor(), Since: taken[0].Since}
 	}
 	return v1alpha1.TargetState{}
 }
 
-// waitsFor is what must come before a target that isn't known to fail is scaled up.
-func (s *sight) waitsFor() string {
+// waitingNamespaces is what must come before a target that isn't known to fail is scaled up.
+func (s *targetView) waitsFor() string {
 	switch {
 	case s.hibernated:
 		return "Its namespace is hibernated."
-	case !s.Supply.Probes():
+	case !s.Credentials.Usable():
 		return "It isn't probed, and nobody knows whether it is healthy."
 	case s.State.HealthySince.IsZero():
 		return "It isn't known to be healthy again."
@@ -142,8 +142,8 @@ func (s *sight) waitsFor() string {
 	return "It is healthy, and scaled up when it was for a minute and its turn comes."
 }
 
-// lastOuterFailure is why the outer side is unhealthy.
-func (s *sight) lastOuterFailure() probe.Class {
+// lastExternalFailure is why the outer side is unhealthy.
+func (s *targetView) lastExternalFailure() probe.Class {
 	if th := s.Config.Thresholds; s.State.Leases.Unhealthy(th) && !s.State.External.Unhealthy(th) {
 		return s.State.Leases.LastFailure
 	}

@@ -37,7 +37,7 @@ type Checker struct {
 func NewChecker(mgr manager.Manager, watches *Watches, dial kubeconfig.Policy) (*Checker, error) {
 	options := client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()}
 	seed, errSeed := client.NewWithWatch(mgr.GetConfig(), options)
-	live, errLive := shoots.NewBelievable(mgr.GetConfig(), options)
+	live, errLive := shoots.NewVerifyingClient(mgr.GetConfig(), options)
 	if err := errors.Join(errSeed, errLive); err != nil {
 		return nil, fmt.Errorf("make the client that checks read with: %w", err)
 	}

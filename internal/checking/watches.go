@@ -32,7 +32,7 @@ import (
 const answerTakes = 70 * time.Second
 
 // ErrUnread: the objects of a kind aren't all read yet. It says nothing about any of them.
-var ErrUnread = shoots.ErrUnread
+var ErrUnread = shoots.ErrNotSynced
 
 // Target is an object that gets conditions.
 type Target struct {
@@ -69,7 +69,7 @@ type opened struct {
 // linked is an informer and how its lists and watches fare.
 type linked struct {
 	toolscache.SharedIndexInformer
-	link *shoots.Link
+	link *shoots.WatchHealth
 }
 
 // NewWatches makes the watches, with a cache of their own that the manager starts: what checks read of an object is more than
@@ -121,8 +121,8 @@ func failed(ctx context.Context, r *toolscache.Reflector, err error) {
 func (w *Watches) newInformer(by toolscache.ListerWatcher, of runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 	var made linked
 	kind := of.GetObjectKind().GroupVersionKind()
-	made.link = shoots.NewLink(answerTakes, w.Clock, func() { w.mended(kind, made.GetStore()) })
-	made.SharedIndexInformer = toolscache.NewSharedIndexInformer(made.link.Follow(by), of, resync, indexers)
+	made.link = shoots.NewWatchHealth(answerTakes, w.Clock, func() { w.mended(kind, made.GetStore()) })
+	made.SharedIndexInformer = toolscache.NewSharedIndexInformer(made.link.Observe(by), of, resync, indexers)
 	return made
 }
 
@@ -160,7 +160,7 @@ func (w *Watches) Watch(ctx context.Context, kind schema.GroupVersionKind, targe
 		return fmt.Errorf("watch %s: %w", kind.Kind, err)
 	}
 	if l, ok := informer.(linked); ok {
-		if err := l.link.Trouble(); apierrors.IsNotFound(err) {
+		if err := l.link.Err(); apierrors.IsNotFound(err) {
 			return fmt.Errorf("the kind isn't served: %w", err)
 		} else if err != nil {
 			return fmt.Errorf("watch %s: %w", kind.Kind, err)

@@ -139,8 +139,8 @@ func (p Policy) host(text string) (string, error) {
 	return addr.Unmap().String(), p.Check(addr)
 }
 
-// Found is what a Secret has under a key. It holds nothing secret.
-type Found struct {
+// Inspection is what a Secret has under a key. It holds nothing secret.
+type Inspection struct {
 	// Missing: there is no such key.
 	Missing bool
 	// Server that the kubeconfig is for; "" where it is refused.
@@ -151,16 +151,16 @@ type Found struct {
 	Expiry Expiry
 }
 
-// Find judges the kubeconfig in a Secret.
-func (p Policy) Find(secret *corev1.Secret, key string) Found {
+// Inspect judges the kubeconfig in a Secret.
+func (p Policy) Inspect(secret *corev1.Secret, key string) Inspection {
 	value, there := secret.Data[key]
 	if !there {
-		return Found{Missing: true}
+		return Inspection{Missing: true}
 	}
 	access, err := p.Parse(value)
 	if err != nil {
 		refusal, _ := errors.AsType[Refusal](err)
-		return Found{Refusal: cmp.Or(refusal, Malformed)}
+		return Inspection{Refusal: cmp.Or(refusal, Malformed)}
 	}
-	return Found{Server: access.Server(), Expiry: access.expiry}
+	return Inspection{Server: access.Server(), Expiry: access.expiry}
 }

@@ -90,7 +90,7 @@ func clientFor(t *testing.T, config []byte, freshEvery int) *client {
 		t.Fatal(err)
 	}
 	c := newClient(access, loopback, freshEvery)
-	c.left = freshEvery
+	c.runsLeft = freshEvery
 	t.Cleanup(c.close)
 	return c
 }

@@ -19,59 +19,59 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Link is how the lists and watches of one query to one cluster fare. A reflector doesn't tell: it keeps what it knew, and asks again.
+// WatchHealth is how the lists and watches of one query to one cluster fare. A reflector doesn't tell: it keeps what it knew, and asks again.
 // What is known may be believed while a watch was the last to be answered. A Link is safe for concurrent use.
-type Link struct {
-	within time.Duration
-	clock  clock.PassiveClock
-	mended func()
-	// stores: stored is called once what a watch listed can be read.
-	stores bool
+type WatchHealth struct {
+	timeout   time.Duration
+	clock     clock.PassiveClock
+	recovered func()
+	// waitForStore: stored is called once what a watch listed can be read.
+	waitForStore bool
 
 	mu sync.Mutex
-	// trouble is why the last request failed, until a watch is answered; needs mu, as all below.
-	trouble error
-	// asking is since when no watch is open that was answered, or since the last list, which a watch follows; zero while one is.
-	asking time.Time
-	// whole: a watch has told all that there is, which isn't stored yet.
-	whole bool
+	// lastError is why the last request failed, until a watch is answered; needs mu, as all below.
+	lastError error
+	// requestedSince is since when no watch is open that was answered, or since the last list, which a watch follows; zero while one is.
+	requestedSince time.Time
+	// allReceived: a watch has told all that there is, which isn't stored yet.
+	allReceived bool
 }
 
-// NewLink makes the link of a query whose requests are to be answered within a time. It calls mended each time that what is known may
+// NewWatchHealth makes the link of a query whose requests are to be answered within a time. It calls mended each time that what is known may
 // be believed again.
-func NewLink(within time.Duration, now clock.PassiveClock, mended func()) *Link {
-	return &Link{within: within, clock: now, mended: mended}
+func NewWatchHealth(within time.Duration, now clock.PassiveClock, mended func()) *WatchHealth {
+	return &WatchHealth{timeout: within, clock: now, recovered: mended}
 }
 
-// Trouble is why what is known can't be believed; nil where it can, if all was read once.
-func (l *Link) Trouble() error {
+// Err is why what is known can't be believed; nil where it can, if all was read once.
+func (l *WatchHealth) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.because()
+	return l.errLocked()
 }
 
-// because needs l.mu.
-func (l *Link) because() error {
-	if l.trouble == nil && !l.asking.IsZero() && l.clock.Since(l.asking) > l.within {
-		return l.late()
+// errLocked needs l.mu.
+func (l *WatchHealth) errLocked() error {
+	if l.lastError == nil && !l.requestedSince.IsZero() && l.clock.Since(l.requestedSince) > l.timeout {
+		return l.timeoutError()
 	}
-	return l.trouble
+	return l.lastError
 }
 
-func (l *Link) late() error { return fmt.Errorf("no answer within %s", l.within) }
+func (l *WatchHealth) timeoutError() error { return fmt.Errorf("no answer within %s", l.timeout) }
 
-// Follow gives the lists and watches of a reflector, which the link learns from.
-func (l *Link) Follow(by toolscache.ListerWatcher) *toolscache.ListWatch {
+// Observe gives the lists and watches of a reflector, which the link learns from.
+func (l *WatchHealth) Observe(by toolscache.ListerWatcher) *toolscache.ListWatch {
 	requests := toolscache.ToListerWatcherWithContext(by)
 	return &toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			ctx, end := context.WithTimeoutCause(ctx, l.within, l.late())
+			ctx, end := context.WithTimeoutCause(ctx, l.timeout, l.timeoutError())
 			defer end()
-			l.asks()
+			l.requested()
 			list, err := requests.ListWithContext(ctx, o)
 			switch {
 			case errors.Is(err, context.DeadlineExceeded): // also while it found out which kinds there are, which counts the time by itself
-				err = l.late()
+				err = l.timeoutError()
 			case err != nil && ctx.Err() != nil: // the same text, whatever that ended
 				err = context.Cause(ctx)
 			}
@@ -79,8 +79,8 @@ func (l *Link) Follow(by toolscache.ListerWatcher) *toolscache.ListWatch {
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			l.asks()
-			w, err := l.open(ctx, requests, o)
+			l.requested()
+			w, err := l.openWatch(ctx, requests, o)
 			if lists := o.SendInitialEvents != nil && *o.SendInitialEvents; err != nil || !lists {
 				l.answered(err, true)
 			}
@@ -89,33 +89,33 @@ func (l *Link) Follow(by toolscache.ListerWatcher) *toolscache.ListWatch {
 	}
 }
 
-// errEnded is what became of a watch when client-go gave up to try again, and says instead that nothing happened.
-var errEnded = errors.New("connections end before there is an answer")
+// errConnectionEnded is what became of a watch when client-go gave up to try again, and says instead that nothing happened.
+var errConnectionEnded = errors.New("connections end before there is an answer")
 
-// open begins a watch, which may last, but must begin in time.
-func (l *Link) open(ctx context.Context, by toolscache.WatcherWithContext, o metav1.ListOptions) (watch.Interface, error) {
+// openWatch begins a watch, which may last, but must begin in time.
+func (l *WatchHealth) openWatch(ctx context.Context, by toolscache.WatcherWithContext, o metav1.ListOptions) (watch.Interface, error) {
 	ctx, end := context.WithCancelCause(ctx)
-	late := time.AfterFunc(l.within, func() { end(l.late()) })
+	late := time.AfterFunc(l.timeout, func() { end(l.timeoutError()) })
 	w, err := by.WatchWithContext(ctx, o)
 	switch began := late.Stop(); {
 	case !began, errors.Is(err, context.DeadlineExceeded):
 		if err == nil {
 			w.Stop()
 		}
-		err = l.late()
+		err = l.timeoutError()
 	case err != nil:
 	case reflect.TypeOf(w) == reflect.TypeOf(watch.NewEmptyWatch()):
-		err = errEnded
+		err = errConnectionEnded
 	}
 	if err != nil {
 		end(nil)
 		return nil, err
 	}
-	return l.pass(w, func() { end(nil) }), nil
+	return l.forward(w, func() { end(nil) }), nil
 }
 
-// pass gives a watch as it is, and learns when it has told all that there is.
-func (l *Link) pass(w watch.Interface, end func()) watch.Interface {
+// forward gives a watch as it is, and learns when it has told all that there is.
+func (l *WatchHealth) forward(w watch.Interface, end func()) watch.Interface {
 	events := make(chan watch.Event)
 	passed := watch.NewProxyWatcher(events)
 	go func() {
@@ -134,7 +134,7 @@ func (l *Link) pass(w watch.Interface, end func()) watch.Interface {
 				if !more {
 					return
 				}
-				whole := l.tellsAll(e)
+				whole := l.receivedAll(e)
 				select {
 				case <-passed.StopChan():
 					return
@@ -143,7 +143,7 @@ func (l *Link) pass(w watch.Interface, end func()) watch.Interface {
 				if over {
 					return
 				}
-				if whole && !l.stores {
+				if whole && !l.waitForStore {
 					l.answered(nil, true)
 				}
 			}
@@ -152,8 +152,8 @@ func (l *Link) pass(w watch.Interface, end func()) watch.Interface {
 	return passed
 }
 
-// tellsAll says whether with this event a watch that lists has told all that there is.
-func (l *Link) tellsAll(e watch.Event) bool {
+// receivedAll says whether with this event a watch that lists has told all that there is.
+func (l *WatchHealth) receivedAll(e watch.Event) bool {
 	if e.Type != watch.Bookmark {
 		return false
 	}
@@ -161,15 +161,15 @@ func (l *Link) tellsAll(e watch.Event) bool {
 	whole := err == nil && o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.whole = l.whole || whole
+	l.allReceived = l.allReceived || whole
 	return whole
 }
 
 // stored takes in that all objects are stored. Those of a list a watch follows.
-func (l *Link) stored() {
+func (l *WatchHealth) stored() {
 	l.mu.Lock()
-	whole := l.whole
-	l.whole = false
+	whole := l.allReceived
+	l.allReceived = false
 	l.mu.Unlock()
 	if whole {
 		l.answered(nil, true)
@@ -177,46 +177,46 @@ func (l *Link) stored() {
 }
 
 // ended takes in that a watch is over, with an error or without. One that was to list is answered by that.
-func (l *Link) ended(e watch.Event) {
-	if awaited := l.asks(); awaited && e.Type == watch.Error {
+func (l *WatchHealth) ended(e watch.Event) {
+	if awaited := l.requested(); awaited && e.Type == watch.Error {
 		l.answered(apierrors.FromObject(e.Object), true)
 	}
 }
 
-// asks takes in that there is no watch that was answered, and gives whether there was none before.
-func (l *Link) asks() (already bool) {
+// requested takes in that there is no watch that was answered, and gives whether there was none before.
+func (l *WatchHealth) requested() (already bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if already = !l.asking.IsZero(); !already {
-		l.asking = l.clock.Now()
+	if already = !l.requestedSince.IsZero(); !already {
+		l.requestedSince = l.clock.Now()
 	}
-	l.whole = false
+	l.allReceived = false
 	return already
 }
 
 // answered takes in what came of a request, and whether the answer says that what is known is what there is.
-func (l *Link) answered(err error, fresh bool) {
+func (l *WatchHealth) answered(err error, fresh bool) {
 	l.mu.Lock()
 	mended := false
 	switch {
 	case apierrors.IsResourceExpired(err), apierrors.IsGone(err), apierrors.IsInvalid(err):
 		// A version isn't kept any more, or watches can't list: the reflector asks in another way.
 	case err != nil:
-		l.trouble = steady(err)
+		l.lastError = stableError(err)
 	case fresh:
-		mended, l.trouble, l.asking = l.because() != nil, nil, time.Time{}
+		mended, l.lastError, l.requestedSince = l.errLocked() != nil, nil, time.Time{}
 	default:
-		l.asking = l.clock.Now()
+		l.requestedSince = l.clock.Now()
 	}
 	l.mu.Unlock()
 	if mended {
-		l.mended()
+		l.recovered()
 	}
 }
 
-// steady is an error without the URL, which has another time-out each time, and without the port that a connection had here: conditions
+// stableError is an error without the URL, which has another time-out each time, and without the port that a connection had here: conditions
 // say it, and would be written anew at each try.
-func steady(err error) error {
+func stableError(err error) error {
 	var asked *url.Error
 	if errors.As(err, &asked) {
 		err = asked.Err

@@ -48,7 +48,7 @@ func (r *Registration) AddToManager(mgr manager.Manager) error {
 		gauge: breakerOpen.WithLabelValues(r.controllerName(), r.kind.Kind, r.extension),
 	}
 	name := r.controllerName()
-	paced := retry.Of(reconciler, anyFailure)
+	paced := retry.New(reconciler, anyFailure)
 	c, err := builder.ControllerManagedBy(mgr).Named(name).
 		For(r.newTarget(), builder.WithPredicates(append([]predicate.Predicate{predicate.NewPredicateFuncs(r.mine)}, r.predicates...)...)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: r.concurrency, RateLimiter: paced}).
@@ -81,14 +81,14 @@ func (r *Registration) seedClients(mgr manager.Manager) (seed, live client.Clien
 		return r.seed, nil, nil
 	}
 	options := client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()}
-	uncached, errLive := shoots.NewBelievable(mgr.GetConfig(), options)
+	uncached, errLive := shoots.NewVerifyingClient(mgr.GetConfig(), options)
 	options.Cache = &client.CacheOptions{Reader: mgr.GetCache(), Unstructured: true}
 	cached, errCached := client.New(mgr.GetConfig(), options)
 	rights, errRights := newWatchRights(mgr, r.clock)
 	if err := errors.Join(errLive, errCached, errRights); err != nil {
 		return nil, nil, fmt.Errorf("make the clients that checks of the seed get: %w", err)
 	}
-	return watched{shoots.Believable{Client: cached, Live: mgr.GetAPIReader(), Served: uncached.Served}, rights}, uncached, nil
+	return watched{shoots.VerifyingClient{Client: cached, Live: mgr.GetAPIReader(), CheckServed: uncached.CheckServed}, rights}, uncached, nil
 }
 
 // secrets is a cache of the Secrets with kubeconfigs alone, by their one name. It reads none before a check asks for a shoot.

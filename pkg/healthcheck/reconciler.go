@@ -62,7 +62,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 // after has the target looked at again at a deadline, or after the period. What only that asks for waits for all that somebody else does:
 // with thousands of targets there is always one whose period is over.
 func (r *reconciler) after(deadline time.Time) reconcile.Result {
-	result := reconcile.Result{RequeueAfter: retry.After(r.syncPeriod, deadline, r.clock.Now())}
+	result := reconcile.Result{RequeueAfter: retry.RequeueAfter(r.syncPeriod, deadline, r.clock.Now())}
 	if deadline.IsZero() {
 		result.Priority = new(handler.LowPriority)
 	}

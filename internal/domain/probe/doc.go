@@ -12,6 +12,6 @@
 //	Planned, Rested      what was done about its dependents; nothing is to be done
 //	Ended                its namespace is gone
 //
-// In between its owner makes a pass: Scaling gathers what is known, AtRest says that there is nothing to do; else the dependents are
+// In between its owner makes a pass: Scaling gathers what is known, NothingToDo says that there is nothing to do; else the dependents are
 // read, PlanScaling says what to write to each of them, and the Fleet, which is all targets, says whether this one may be scaled now.
 package probe

@@ -104,8 +104,8 @@ var results = map[Class]Result{
 // Result gives Unknown for a class that isn't listed, too.
 func (c Class) Result() Result { return results[c] }
 
-// lasts says that it won't pass by itself.
-func (c Class) lasts() bool {
+// isPermanent says that it won't pass by itself.
+func (c Class) isPermanent() bool {
 	return c == Forbidden || c == Unauthorized || c == UnexpectedAnswer || c == Redirected
 }
 

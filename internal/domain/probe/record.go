@@ -24,8 +24,8 @@ type Record struct {
 	Generation int64     `json:"generation"`
 	// ObjectGeneration is the object's before the record was written, see untaken.
 	ObjectGeneration int64 `json:"objectGeneration"`
-	// Meltdown: Gardener's annotation came with the record, and goes with it.
-	Meltdown bool `json:"meltdownProtection,omitempty"`
+	// MeltdownProtection: Gardener's annotation came with the record, and goes with it.
+	MeltdownProtection bool `json:"meltdownProtection,omitempty"`
 	// Since is when the protection began that it belongs to, to the second. All records of one protection have the same.
 	Since metav1.Time `json:"since"`
 }
@@ -62,17 +62,17 @@ func (r *Record) Config() *Config {
 // Of says whether the record is the config's.
 func (r *Record) Of(c *Config) bool { return r.Owner == c.UID || r.Policy == c.Key().String() }
 
-// untaken says whether an object that has replicas never lost them: its record was written, and nothing since. Taking them
+// neverScaledDown says whether an object that has replicas never lost them: its record was written, and nothing since. Taking them
 // is a generation more, and giving them back another; the record itself is one more with some kinds, as with Deployments.
-func (r *Record) untaken(o *Object) bool {
+func (r *Record) neverScaledDown(o *Object) bool {
 	return o.Replicas != 0 && o.Generation <= r.ObjectGeneration+1
 }
 
-// recordOf is the record of an object whose replicas are about to be taken.
-func recordOf(c *Config, o *Object, episode time.Time) *Record {
+// newRecord is the record of an object whose replicas are about to be taken.
+func newRecord(c *Config, o *Object, episode time.Time) *Record {
 	return &Record{
 		Replicas: o.Replicas, Owner: c.UID, Policy: c.Key().String(), Generation: c.Generation,
-		ObjectGeneration: o.Generation, Meltdown: c.Meltdown, Since: metav1.NewTime(episode),
+		ObjectGeneration: o.Generation, MeltdownProtection: c.MeltdownProtection, Since: metav1.NewTime(episode),
 	}
 }
 
@@ -84,10 +84,10 @@ type Protection struct {
 	Over bool
 }
 
-// Episode is when the protection began that is going on: as it is known, else as records tell, else now. To the second, as
+// ProtectionStart is when the protection began that is going on: as it is known, else as records tell, else now. To the second, as
 // records keep it. Of an object that has replicas again a record tells too, unless the protection is known to be over: most
 // likely someone scaled it up meanwhile, and then it is theirs.
-func Episode(c *Config, objects []Object, known Protection, now time.Time) time.Time {
+func ProtectionStart(c *Config, objects []Object, known Protection, now time.Time) time.Time {
 	if !known.Since.IsZero() {
 		return known.Since.Truncate(time.Second)
 	}

@@ -16,38 +16,38 @@ func Undo(namespace string, ref Ref, o Object, hibernated bool) (*Config, Plan) 
 	plan := PlanScaling(Scaling{Config: c, Objects: []Object{o}, Withdrawn: true, Hibernated: hibernated})
 	for i := range plan.Acts {
 		if o.Copied {
-			plan.Acts[i].Step = Release
+			plan.Acts[i].Step = StepRemoveRecord
 		}
 	}
 	return c, plan
 }
 
-// withdraw undoes everything at once.
-func (in *Scaling) withdraw() Plan {
-	p := Plan{Done: true, Flow: Flow{Direction: Up, Raised: map[Ref]int32{}}}
+// restoreAll undoes everything at once.
+func (in *Scaling) restoreAll() Plan {
+	p := Plan{Done: true, Flow: Flow{Direction: Up, ScaledUp: map[Ref]int32{}}}
 	for i, d := range in.Config.Dependents {
-		s := in.giveBack(&p, d.Ref, in.Objects[i])
-		p.Done = p.Done && !s.blocked && s.Step == None
+		s := in.restore(&p, d.Ref, in.Objects[i])
+		p.Done = p.Done && !s.blocked && s.Step == StepNone
 	}
-	p.Unread = !p.Done && len(p.Acts) == 0
+	p.Blocked = !p.Done && len(p.Acts) == 0
 	slices.SortFunc(p.Acts, func(a, b Act) int { return cmp.Compare(a.Ref.String(), b.Ref.String()) })
 	return p
 }
 
-// giveBack plans to give back at once what was taken from an object.
-func (in *Scaling) giveBack(p *Plan, ref Ref, o Object) Verdict {
+// restore plans to give back at once what was taken from an object.
+func (in *Scaling) restore(p *Plan, ref Ref, o Object) Verdict {
 	s := o.up(in.Config, 0)
-	if s.Step == Raise && in.Hibernated {
-		s.Step = Release
+	if s.Step == StepScaleUp && in.Hibernated {
+		s.Step = StepRemoveRecord
 	}
-	if s.Step != None {
+	if s.Step != StepNone {
 		p.Acts = append(p.Acts, in.act(ref, o, s.Step))
 	}
 	if s.Reason != "" {
 		p.Findings = append(p.Findings, s.finding(ref))
 	}
-	if s.left {
-		p.Left = append(p.Left, s.finding(ref))
+	if s.unrestored {
+		p.Unrestored = append(p.Unrestored, s.finding(ref))
 	}
 	return s
 }

@@ -154,7 +154,7 @@ func (l *Live) Kubeconfig(ctx context.Context, namespace string, at v1alpha1.Sec
 	if err := l.Reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: at.SecretName}, secret); err != nil {
 		return "", err
 	}
-	if found := l.Policy.Find(secret, at.Key); found.Refusal.Unsafe() {
+	if found := l.Policy.Inspect(secret, at.Key); found.Refusal.Unsafe() {
 		return found.Refusal.Error(), nil // in our own words, with nothing of the Secret
 	}
 	return "", nil
