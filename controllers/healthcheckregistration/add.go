@@ -57,11 +57,11 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	if err := mgr.Add(observer); err != nil {
 		return err
 	}
-	if err := kube.AddController(mgr, "healthcheckregistration-target", targets, targetWorkers, observer.lead); err != nil {
+	if err := kube.AddController(mgr, "healthcheckregistration-target", targets, targetWorkers, observer.attachTargets); err != nil {
 		return err
 	}
-	registrations := &policy.Keeper[*v1alpha1.HealthCheckRegistration]{Steps: (&keeper{Observer: observer, Live: mgr.GetAPIReader(), Layouts: layouts}).steps(), Clock: opts.Facts.Clock, Urgent: observer.policies.Unseen, Leads: opts.Leads}
-	return registrations.AddToManager(mgr, "healthcheckregistration", registrationWorkers, observer.leadRegistrations)
+	registrations := &policy.Keeper[*v1alpha1.HealthCheckRegistration]{Steps: (&statusKeeper{Observer: observer, Live: mgr.GetAPIReader(), Layouts: layouts}).steps(), Clock: opts.Facts.Clock, Urgent: observer.policies.Unseen, Leads: opts.Leads}
+	return registrations.AddToManager(mgr, "healthcheckregistration", registrationWorkers, observer.attachRegistrations)
 }
 
 // Labels are bounded: policies by name, never targets.
@@ -93,7 +93,7 @@ func registerMetrics() error {
 }
 
 // count counts a write once for each registration that decides the condition; one that nothing decides any more counts as unknown.
-func count(deciders []decider, step health.Step, result string) {
+func count(deciders []activeRegistration, step health.Step, result string) {
 	for _, d := range deciders {
 		actsTotal.WithLabelValues(d.Registration.Name, verb(step), result).Inc()
 	}

@@ -18,110 +18,110 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
-// book has what is remembered of each registration by its UID. It is safe for concurrent use; the zero value is empty.
-type book struct {
-	mu sync.Mutex
-	of map[types.UID]*page // needs mu, as below
-	// former are the breakers of registrations that are gone, by name, as long as something counts of them.
-	former map[string]*health.Flips
+// resultStore has what is remembered of each registration by its UID. It is safe for concurrent use; the zero value is empty.
+type resultStore struct {
+	mu    sync.Mutex
+	byUID map[types.UID]*registrationResults // needs mu, as below
+	// formerBreakers are the breakers of registrations that are gone, by name, as long as something counts of them.
+	formerBreakers map[string]*health.Breaker
 }
 
-// page is what is remembered of one registration, and its breaker.
-type page struct {
+// registrationResults is what is remembered of one registration, and its breaker.
+type registrationResults struct {
 	// name of the registration, which stays.
-	name  string
-	flips health.Flips
+	name    string
+	breaker health.Breaker
 
 	mu sync.Mutex
 	// generation of it that targets were looked at for; needs mu, as all below.
 	generation int64
-	targets    map[checking.Target]entry
+	targets    map[checking.Target]targetResult
 	// complete: there was a moment when each of its targets had been looked at.
 	complete bool
-	// written is when its status was.
-	written time.Time
-	// informed is what it meant to its targets when they were last asked for because of it; nil when they weren't. It needs the
+	// statusWrittenAt is when its status was.
+	statusWrittenAt time.Time
+	// notified is what it meant to its targets when they were last asked for because of it; nil when they weren't. It needs the
 	// Observer's informing.
-	informed *meaning
+	notified *fingerprint
 }
 
-// entry is what was found of one target. With thousands of targets each byte counts: it has what a status tells, in a slice.
-type entry struct {
-	verdicts []verdict
+// targetResult is what was found of one target. With thousands of targets each byte counts: it has what a status tells, in a slice.
+type targetResult struct {
+	verdicts []conditionResult
 	// problem says why a condition isn't written; "" when all are.
 	problem string
 	// contested is a condition type that somebody else keeps writing; "" when there is none.
 	contested string
 }
 
-// verdict is what the checks of one condition type said.
-type verdict struct {
+// conditionResult is what the checks of one condition type said.
+type conditionResult struct {
 	conditionType string
 	status        health.Status
 	// message of what isn't True.
 	message string
 }
 
-func verdictOf(conditionType string, v health.Verdict) verdict {
+func conditionResultOf(conditionType string, v health.Verdict) conditionResult {
 	if v.Status == health.True {
-		return verdict{conditionType: conditionType, status: v.Status}
+		return conditionResult{conditionType: conditionType, status: v.Status}
 	}
-	return verdict{conditionType, v.Status, v.Message}
+	return conditionResult{conditionType, v.Status, v.Message}
 }
 
-// page is that of a registration; nil when it is forgotten, or not followed yet.
-func (b *book) page(uid types.UID) *page {
+// results is that of a registration; nil when it is forgotten, or not followed yet.
+func (b *resultStore) results(uid types.UID) *registrationResults {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.of[uid]
+	return b.byUID[uid]
 }
 
-// follow takes in a registration as it is stored. Nothing else begins a page: looks outlast their registrations, and nobody would
+// update takes in a registration as it is stored. Nothing else begins a page: looks outlast their registrations, and nobody would
 // forget what they began.
-func (b *book) follow(hcr *v1alpha1.HealthCheckRegistration, now time.Time) {
+func (b *resultStore) update(hcr *v1alpha1.HealthCheckRegistration, now time.Time) {
 	b.mu.Lock()
-	p := b.of[hcr.UID]
+	p := b.byUID[hcr.UID]
 	if p == nil {
-		p = &page{name: hcr.Name, targets: map[checking.Target]entry{}}
-		if former := b.formerly(hcr.Name); former != nil {
-			p.flips.Inherit(former)
+		p = &registrationResults{name: hcr.Name, targets: map[checking.Target]targetResult{}}
+		if former := b.previousBreaker(hcr.Name); former != nil {
+			p.breaker.Inherit(former)
 		}
-		if b.of == nil {
-			b.of = map[types.UID]*page{}
+		if b.byUID == nil {
+			b.byUID = map[types.UID]*registrationResults{}
 		}
-		b.of[hcr.UID] = p
+		b.byUID[hcr.UID] = p
 	}
 	b.mu.Unlock()
-	p.follow(hcr, now)
+	p.update(hcr, now)
 }
 
-func (b *book) forget(uid types.UID, now time.Time) {
+func (b *resultStore) forget(uid types.UID, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if p := b.of[uid]; p != nil {
-		if b.former == nil {
-			b.former = map[string]*health.Flips{}
+	if p := b.byUID[uid]; p != nil {
+		if b.formerBreakers == nil {
+			b.formerBreakers = map[string]*health.Breaker{}
 		}
-		b.former[p.name] = &health.Flips{}
-		b.former[p.name].Inherit(&p.flips)
+		b.formerBreakers[p.name] = &health.Breaker{}
+		b.formerBreakers[p.name].Inherit(&p.breaker)
 	}
-	delete(b.of, uid)
-	maps.DeleteFunc(b.former, func(_ string, flips *health.Flips) bool { return !flips.Counts(now) })
+	delete(b.byUID, uid)
+	maps.DeleteFunc(b.formerBreakers, func(_ string, flips *health.Breaker) bool { return !flips.HasRecent(now) })
 }
 
-// formerly gives the breaker of the registration that had a name before, which may not be forgotten yet; nil for none. It needs b.mu.
-func (b *book) formerly(name string) *health.Flips {
-	for _, p := range b.of {
+// previousBreaker gives the breaker of the registration that had a name before, which may not be forgotten yet; nil for none. It needs b.mu.
+func (b *resultStore) previousBreaker(name string) *health.Breaker {
+	for _, p := range b.byUID {
 		if p.name == name {
-			return &p.flips
+			return &p.breaker
 		}
 	}
-	return b.former[name]
+	return b.formerBreakers[name]
 }
 
 // drop forgets a target of all registrations but those that still select it, and gives the names of those that it was dropped from.
-func (b *book) drop(target checking.Target, but map[types.UID]bool) (from []string) {
-	for _, p := range b.pages(but) {
+func (b *resultStore) drop(target checking.Target, but map[types.UID]bool) (from []string) {
+	for _, p := range b.allBut(but) {
 		if p.drop(target) {
 			from = append(from, p.name)
 		}
@@ -129,11 +129,11 @@ func (b *book) drop(target checking.Target, but map[types.UID]bool) (from []stri
 	return from
 }
 
-// pages are all but those of some registrations. Whoever waits for one of them must not hold up who looks for another.
-func (b *book) pages(but map[types.UID]bool) (all []*page) {
+// allBut are all but those of some registrations. Whoever waits for one of them must not hold up who looks for another.
+func (b *resultStore) allBut(but map[types.UID]bool) (all []*registrationResults) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for uid, p := range b.of {
+	for uid, p := range b.byUID {
 		if !but[uid] {
 			all = append(all, p)
 		}
@@ -141,16 +141,16 @@ func (b *book) pages(but map[types.UID]bool) (all []*page) {
 	return all
 }
 
-func (p *page) drop(target checking.Target) (known bool) {
+func (p *registrationResults) drop(target checking.Target) (known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_, known = p.targets[target]
 	delete(p.targets, target)
-	return p.flips.Forget(nameOf(target).String()) || known // something may be in doubt of one that wasn't looked at since the registration changed
+	return p.breaker.Forget(nameOf(target).String()) || known // something may be in doubt of one that wasn't looked at since the registration changed
 }
 
-// note takes in what was found of a target; changed says that it is something else than before.
-func (p *page) note(target checking.Target, found entry) (changed bool) {
+// record takes in what was found of a target; changed says that it is something else than before.
+func (p *registrationResults) record(target checking.Target, found targetResult) (changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	was, known := p.targets[target]
@@ -158,9 +158,9 @@ func (p *page) note(target checking.Target, found entry) (changed bool) {
 	return !known || was.problem != found.problem || was.contested != found.contested || !slices.Equal(was.verdicts, found.verdicts)
 }
 
-// lookedAt says whether each of a registration's targets was looked at: now, or once before, when it doesn't ask which there are.
+// allEvaluated says whether each of a registration's targets was looked at: now, or once before, when it doesn't ask which there are.
 // Those that come later are counted once they are.
-func (p *page) lookedAt(selected func() []checking.Target) bool {
+func (p *registrationResults) allEvaluated(selected func() []checking.Target) bool {
 	p.mu.Lock()
 	once, of := p.complete, p.generation
 	p.mu.Unlock()
@@ -180,9 +180,9 @@ func (p *page) lookedAt(selected func() []checking.Target) bool {
 	return p.complete
 }
 
-// follow takes in the registration as it is stored: what was found by its checks of before is forgotten, a breaker that another
+// update takes in the registration as it is stored: what was found by its checks of before is forgotten, a breaker that another
 // process opened is taken over, and one that was reset is closed.
-func (p *page) follow(hcr *v1alpha1.HealthCheckRegistration, now time.Time) {
+func (p *registrationResults) update(hcr *v1alpha1.HealthCheckRegistration, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.generation != hcr.Generation {
@@ -192,16 +192,16 @@ func (p *page) follow(hcr *v1alpha1.HealthCheckRegistration, now time.Time) {
 		for i := range hcr.Spec.Checks {
 			decides.Insert(hcr.Spec.Checks[i].ConditionType)
 		}
-		p.flips.Decides(decides)
+		p.breaker.SetConditionTypes(decides)
 	}
 	reset := hcr.Annotations[v1alpha1.AnnotationResetBreaker]
-	p.flips.Reset(reset, now) // first, since the status may tell of a later one
+	p.breaker.Reset(reset, now) // first, since the status may tell of a later one
 	var stored *limit.Opening
 	if s := hcr.Status.Breaker; s != nil {
 		stored = &limit.Opening{ID: s.ID, OpenedAt: s.OpenedAt.Time}
 	}
-	p.flips.Restore(stored)
-	p.flips.Reset(reset, now) // while nobody ran: what it held back is believed from now on
+	p.breaker.Restore(stored)
+	p.breaker.Reset(reset, now) // while nobody ran: what it held back is believed from now on
 }
 
 // summary is what a status tells of all targets.
@@ -218,10 +218,10 @@ type summary struct {
 	contest   string
 }
 
-// ranks orders statuses from the worst.
-var ranks = map[health.Status]int{health.False: 0, health.Unknown: 1, health.Progressing: 2, health.True: 3}
+// severity orders statuses from the worst.
+var severity = map[health.Status]int{health.False: 0, health.Unknown: 1, health.Progressing: 2, health.True: 3}
 
-func (p *page) summary() summary {
+func (p *registrationResults) summary() summary {
 	s := summary{by: map[health.Status]int32{}}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -230,12 +230,12 @@ func (p *page) summary() summary {
 		s.targets++
 		worst := health.True
 		for _, v := range e.verdicts {
-			if ranks[v.status] < ranks[worst] {
+			if severity[v.status] < severity[worst] {
 				worst = v.status
 			}
 			if v.status != health.True {
 				s.worst = append(s.worst, v1alpha1.UnhealthyTarget{
-					Namespace: target.Key.Namespace, Name: target.Key.Name, ConditionType: v.conditionType, Status: string(v.status), Message: health.Shortened(v.message, messageKept),
+					Namespace: target.Key.Namespace, Name: target.Key.Name, ConditionType: v.conditionType, Status: string(v.status), Message: health.Shortened(v.message, maxMessage),
 				})
 			}
 		}
@@ -254,14 +254,14 @@ func (p *page) summary() summary {
 		}
 	}
 	slices.SortFunc(s.worst, func(a, b v1alpha1.UnhealthyTarget) int {
-		return cmp.Or(cmp.Compare(ranks[health.Status(a.Status)], ranks[health.Status(b.Status)]), strings.Compare(a.Namespace, b.Namespace),
+		return cmp.Or(cmp.Compare(severity[health.Status(a.Status)], severity[health.Status(b.Status)]), strings.Compare(a.Namespace, b.Namespace),
 			strings.Compare(a.Name, b.Name), strings.Compare(a.ConditionType, b.ConditionType))
 	})
-	s.worst = s.worst[:min(len(s.worst), worstKept)]
+	s.worst = s.worst[:min(len(s.worst), maxWorst)]
 	return s
 }
 
 const (
-	worstKept   = 20
-	messageKept = 512
+	maxWorst   = 20
+	maxMessage = 512
 )

@@ -80,7 +80,7 @@ func (c *Checker) Results(ctx context.Context, reg *registration.Registration, t
 	var running sync.WaitGroup
 	for i, check := range reg.Checks {
 		running.Go(func() {
-			results[i], errs[i] = c.one(ctx, reg, check, target, live.Has(check.ConditionType))
+			results[i], errs[i] = c.runCheck(ctx, reg, check, target, live.Has(check.ConditionType))
 		})
 	}
 	running.Wait()
@@ -97,8 +97,8 @@ func (c *Checker) Results(ctx context.Context, reg *registration.Registration, t
 	return by, unread
 }
 
-// one makes a check. The error is ErrUnread, or none.
-func (c *Checker) one(ctx context.Context, reg *registration.Registration, check *registration.Check, target *unstructured.Unstructured, live bool) (result health.Result, err error) {
+// runCheck makes a check. The error is ErrNotSynced, or none.
+func (c *Checker) runCheck(ctx context.Context, reg *registration.Registration, check *registration.Check, target *unstructured.Unstructured, live bool) (result health.Result, err error) {
 	defer func() { // it costs its own condition, and not the process
 		if p := recover(); p != nil {
 			log.FromContext(ctx).Error(fmt.Errorf("%v", p), "Check panicked", "healthCheckRegistration", reg.Name, "check", check.Name, "stack", string(debug.Stack()))
@@ -110,7 +110,7 @@ func (c *Checker) one(ctx context.Context, reg *registration.Registration, check
 	defer cancel()
 	result, err = check.Result(target, &finder{c, ctx, reg, target, live}, c.Clock.Now())
 	switch {
-	case errors.Is(err, ErrUnread):
+	case errors.Is(err, ErrNotSynced):
 		return health.Result{}, err
 	case errors.Is(err, context.DeadlineExceeded): // the same text, whatever that ended; a shoot's connection counts the time by itself
 		result = check.Failed(late)
@@ -135,45 +135,45 @@ type finder struct {
 func (f *finder) Objects(check *registration.Check, ref registration.Ref) ([]*unstructured.Unstructured, error) {
 	switch {
 	case check.Shoot && f.live:
-		shoot, err := f.c.Shoots.live(f.ctx, f.home())
+		shoot, err := f.c.Shoots.live(f.ctx, f.shootKey())
 		if err != nil {
 			return nil, err
 		}
 		return read(f.ctx, shoot, ref)
 	case check.Shoot:
-		return as[*unstructured.Unstructured](f.c.Shoots.objects(f.ctx, f.home(), queryOf(ref)))
+		return castAll[*unstructured.Unstructured](f.c.Shoots.objects(f.ctx, f.shootKey(), queryOf(ref)))
 	case f.live:
 		return read(f.ctx, f.c.Live, ref)
 	}
 	if err := f.c.Watches.Watch(f.ctx, check.Kind, false); err != nil {
 		return nil, err
 	}
-	return read(f.ctx, f.c.Watches.cache, f.c.Watches.index.Placed(ref))
+	return read(f.ctx, f.c.Watches.cache, f.c.Watches.index.Resolve(ref))
 }
 
-// Placed gives where what a check looks at really is. In shoots only what somebody wrote has a namespace.
-func (f *finder) Placed(check *registration.Check, ref registration.Ref) registration.Ref {
+// Resolve gives where what a check looks at really is. In shoots only what somebody wrote has a namespace.
+func (f *finder) Resolve(check *registration.Check, ref registration.Ref) registration.Ref {
 	if check.Shoot {
 		return ref
 	}
-	return f.c.Watches.index.Placed(ref)
+	return f.c.Watches.index.Resolve(ref)
 }
 
 // Nodes gives those of the shoot.
 func (f *finder) Nodes() ([]*corev1.Node, error) {
 	if !f.live {
-		return as[*corev1.Node](f.c.Shoots.objects(f.ctx, f.home(), everyNode))
+		return castAll[*corev1.Node](f.c.Shoots.objects(f.ctx, f.shootKey(), everyNode))
 	}
-	shoot, err := f.c.Shoots.live(f.ctx, f.home())
+	shoot, err := f.c.Shoots.live(f.ctx, f.shootKey())
 	if err != nil {
 		return nil, err
 	}
 	return shoots.Nodes(f.ctx, shoot)
 }
 
-func (f *finder) home() home { return homeOf(f.reg, f.target) }
+func (f *finder) shootKey() shootKey { return shootKeyOf(f.reg, f.target) }
 
-func as[T client.Object](objects []client.Object, err error) ([]T, error) {
+func castAll[T client.Object](objects []client.Object, err error) ([]T, error) {
 	all := make([]T, len(objects))
 	for i, o := range objects {
 		all[i] = o.(T)

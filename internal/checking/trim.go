@@ -33,9 +33,9 @@ func readsAnnotations(paths sets.Set[string]) bool {
 	return false
 }
 
-// mostNames are shared: there are kinds in which names of fields are data. The first stay, which are those that objects have in common
+// maxNames are shared: there are kinds in which names of fields are data. The first stay, which are those that objects have in common
 // sooner than later ones.
-const mostNames = 10_000
+const maxNames = 10_000
 
 var fieldNames = names{known: map[string]string{}}
 
@@ -51,7 +51,7 @@ func (n *names) shared(name string) string {
 	if known, ok := n.known[name]; ok {
 		return known
 	}
-	if len(n.known) < mostNames {
+	if len(n.known) < maxNames {
 		n.known[name] = name
 	}
 	return name

@@ -162,7 +162,7 @@ func (u *Undoer) removeConditions(ctx context.Context, target *unstructured.Unst
 		if condition := health.Find(target, t); !health.Ours(target, t) {
 			target, err = writer.Unclaim(ctx, target, t)
 		} else {
-			target, err = writer.Apply(ctx, actuate.ConditionWrite{Target: target, Step: health.Step{Condition: *condition, Before: condition.Status, Remove: true}})
+			target, err = writer.Apply(ctx, actuate.ConditionWrite{Target: target, Step: health.Step{Condition: *condition, Previous: condition.Status, Remove: true}})
 		}
 		if err != nil {
 			return err

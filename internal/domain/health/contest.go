@@ -11,23 +11,23 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Contests keeps conditions from being written by turns without end, where others write them, too: ours is put right at once, and then less and
+// WriteConflicts keeps conditions from being written by turns without end, where others write them, too: ours is put right at once, and then less and
 // less. The zero value knows of none, and is ready. It is safe for concurrent use.
-type Contests struct {
-	mu sync.Mutex
-	of map[string]written // by target; needs mu
+type WriteConflicts struct {
+	mu       sync.Mutex
+	byTarget map[string]targetWrites // by target; needs mu
 }
 
-// written is what was written to a target of that UID, by condition type.
-type written struct {
-	uid types.UID
-	by  map[string]contest
+// targetWrites is what was written to a target of that UID, by condition type.
+type targetWrites struct {
+	uid    types.UID
+	byType map[string]conditionWrite
 }
 
-// contest is about one condition of a target.
-type contest struct {
-	// wrote tells what was written last, with this status, at that time.
-	wrote  uint64
+// conditionWrite is about one condition of a target.
+type conditionWrite struct {
+	// hash tells what was written last, with this status, at that time.
+	hash   uint64
 	status Status
 	at     time.Time
 	// rounds is how often in a row something else was there by then.
@@ -35,78 +35,78 @@ type contest struct {
 }
 
 const (
-	firstPause = time.Second
-	longPause  = 5 * time.Minute
-	// leastReported is for how long a contest is reported at least: others write every half minute, or so.
-	leastReported = 2 * time.Minute
+	minBackoff = time.Second
+	maxBackoff = 5 * time.Minute
+	// minReported is for how long a contest is reported at least: others write every half minute, or so.
+	minReported = 2 * time.Minute
 )
 
-func (c contest) pause() time.Duration {
+func (c conditionWrite) backoff() time.Duration {
 	if c.rounds == 0 {
 		return 0
 	}
-	return min(firstPause<<min(c.rounds-1, 20), longPause)
+	return min(minBackoff<<min(c.rounds-1, 20), maxBackoff)
 }
 
-// Ask is asked at each look, also where nothing is to be written. It says of a condition that is to be written in the place of what was found whether that rewrites what we had written already, with the same
+// Check is asked at each look, also where nothing is to be written. It says of a condition that is to be written in the place of what was found whether that rewrites what we had written already, with the same
 // status, and somebody else replaced; and until when it isn't to be written therefore, zero when it may be now. Nil is none, on either side.
-func (c *Contests) Ask(target string, uid types.UID, conditionType string, found, next *Condition, now time.Time) (rewrites bool, until time.Time) {
+func (c *WriteConflicts) Check(target string, uid types.UID, conditionType string, found, next *Condition, now time.Time) (rewrites bool, until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	last, known := c.last(target, uid, conditionType)
 	switch is := found.hash(); {
-	case !known || last.wrote == is:
+	case !known || last.hash == is:
 		return false, time.Time{}
 	case is == next.hash(): // whoever wrote it, an answer to us may have been lost
-		c.of[target].by[conditionType] = contest{wrote: is, status: found.status(), at: now}
+		c.byTarget[target].byType[conditionType] = conditionWrite{hash: is, status: found.status(), at: now}
 		return false, time.Time{}
 	case last.status != next.status():
 		return false, time.Time{}
 	}
-	if until = last.at.Add(last.pause()); now.Before(until) {
+	if until = last.at.Add(last.backoff()); now.Before(until) {
 		return true, until
 	}
 	return true, time.Time{}
 }
 
 // last needs c.mu.
-func (c *Contests) last(target string, uid types.UID, conditionType string) (last contest, known bool) {
-	if of := c.of[target]; of.uid == uid {
-		last, known = of.by[conditionType]
+func (c *WriteConflicts) last(target string, uid types.UID, conditionType string) (last conditionWrite, known bool) {
+	if of := c.byTarget[target]; of.uid == uid {
+		last, known = of.byType[conditionType]
 	}
 	return last, known
 }
 
-// Wrote takes in a condition that was written in the place of what was found, and says whether somebody else had written that. Nil is none.
-func (c *Contests) Wrote(target string, uid types.UID, conditionType string, found, next *Condition, now time.Time) (contested bool) {
+// RecordWrite takes in a condition that was written in the place of what was found, and says whether somebody else had written that. Nil is none.
+func (c *WriteConflicts) RecordWrite(target string, uid types.UID, conditionType string, found, next *Condition, now time.Time) (contested bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	after := contest{wrote: next.hash(), status: next.status(), at: now}
-	if before, known := c.last(target, uid, conditionType); known && before.wrote != found.hash() {
+	after := conditionWrite{hash: next.hash(), status: next.status(), at: now}
+	if before, known := c.last(target, uid, conditionType); known && before.hash != found.hash() {
 		after.rounds = before.rounds + 1
 	}
-	if c.of == nil {
-		c.of = map[string]written{}
+	if c.byTarget == nil {
+		c.byTarget = map[string]targetWrites{}
 	}
-	if of := c.of[target]; of.by == nil || of.uid != uid {
-		c.of[target] = written{uid, map[string]contest{}}
+	if of := c.byTarget[target]; of.byType == nil || of.uid != uid {
+		c.byTarget[target] = targetWrites{uid, map[string]conditionWrite{}}
 	}
-	c.of[target].by[conditionType] = after
+	c.byTarget[target].byType[conditionType] = after
 	return after.rounds > 0
 }
 
-// Contested gives a condition type of the target that somebody else writes again and again, the first by name, and until when that counts if
+// Persistent gives a condition type of the target that somebody else writes again and again, the first by name, and until when that counts if
 // nothing is written from now on; "" where there is none.
-func (c *Contests) Contested(target string, uid types.UID, now time.Time) (conditionType string, until time.Time) {
+func (c *WriteConflicts) Persistent(target string, uid types.UID, now time.Time) (conditionType string, until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	of := c.of[target]
+	of := c.byTarget[target]
 	if of.uid != uid {
 		return "", time.Time{}
 	}
-	for _, conditionType := range slices.Sorted(maps.Keys(of.by)) {
-		last := of.by[conditionType]
-		if until := last.at.Add(max(2*last.pause(), leastReported)); last.rounds > 1 && now.Before(until) {
+	for _, conditionType := range slices.Sorted(maps.Keys(of.byType)) {
+		last := of.byType[conditionType]
+		if until := last.at.Add(max(2*last.backoff(), minReported)); last.rounds > 1 && now.Before(until) {
 			return conditionType, until
 		}
 	}
@@ -114,10 +114,10 @@ func (c *Contests) Contested(target string, uid types.UID, now time.Time) (condi
 }
 
 // Forget a target that is gone.
-func (c *Contests) Forget(target string) {
+func (c *WriteConflicts) Forget(target string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.of, target)
+	delete(c.byTarget, target)
 }
 
 var seed = maphash.MakeSeed()

@@ -20,7 +20,7 @@ const conditionsPath = "/status/conditions"
 // Patch is the JSON Patch that carries the step out on a target; nil where there is nothing to remove.
 func (s Step) Patch(target *unstructured.Unstructured) ([]byte, error) {
 	if s.Remove {
-		return Removal(target, s.Condition.Type)
+		return RemovalPatch(target, s.Condition.Type)
 	}
 	return Patch(target, s.Condition, s.Shape)
 }
@@ -29,7 +29,7 @@ func (s Step) Patch(target *unstructured.Unstructured) ([]byte, error) {
 // entries stay as they are, whoever writes them meanwhile. It is guarded: where the target isn't any more as it was seen, in
 // what the patch depends on, the API server refuses it, and it has to be made anew from a fresh read.
 func Patch(target *unstructured.Unstructured, c Condition, shape Shape) ([]byte, error) {
-	entry := c.object(shape)
+	entry := c.asMap(shape)
 	if i, old := find(target, c.Type); old != nil {
 		path := conditionsPath + "/" + strconv.Itoa(i)
 		return encode(target, operation{"test", path, old}, operation{"replace", path, entry})
@@ -45,8 +45,8 @@ func Patch(target *unstructured.Unstructured, c Condition, shape Shape) ([]byte,
 	return encode(target, unchanged, operation{"add", "/status", map[string]any{"conditions": []any{entry}}})
 }
 
-// Removal is the guarded JSON Patch that removes the condition of that type; nil when there is none.
-func Removal(target *unstructured.Unstructured, conditionType string) ([]byte, error) {
+// RemovalPatch is the guarded JSON Patch that removes the condition of that type; nil when there is none.
+func RemovalPatch(target *unstructured.Unstructured, conditionType string) ([]byte, error) {
 	i, old := find(target, conditionType)
 	if old == nil {
 		return nil, nil
@@ -65,14 +65,14 @@ func encode(target *unstructured.Unstructured, operations ...operation) ([]byte,
 	return patch, nil
 }
 
-// Applied is what to apply to a target's status subresource, where conditions are a map by type, with a field manager that has
+// ApplyObject is what to apply to a target's status subresource, where conditions are a map by type, with a field manager that has
 // this one condition and nothing else. The API server refuses it where the target isn't any more as it was seen.
-func Applied(target *unstructured.Unstructured, c Condition, shape Shape) *unstructured.Unstructured {
+func ApplyObject(target *unstructured.Unstructured, c Condition, shape Shape) *unstructured.Unstructured {
 	metadata := map[string]any{"name": target.GetName(), "uid": string(target.GetUID()), "resourceVersion": target.GetResourceVersion()}
 	if namespace := target.GetNamespace(); namespace != "" {
 		metadata["namespace"] = namespace
 	}
-	entry := c.object(shape)
+	entry := c.asMap(shape)
 	if was := Find(target, c.Type); was != nil && len(was.Codes) > 0 && len(c.Codes) == 0 && shape == Gardener {
 		entry["codes"] = []any{} // another manager may have them, too, and left out they would stay
 	}

@@ -27,7 +27,7 @@ func Owned(target metav1.Object) []string {
 // Ours says whether a target's condition of that type is Autohealer's: its record claims it, and it is of the form that checks are
 // written in. The record alone proves nothing: whoever may annotate the target could claim what others wrote to its status.
 func Ours(target *unstructured.Unstructured, conditionType string) bool {
-	return Owns(target, conditionType) && Find(target, conditionType).ByChecks()
+	return Owns(target, conditionType) && Find(target, conditionType).WrittenByChecks()
 }
 
 // Owns says whether a target's record claims a condition type.

@@ -37,8 +37,8 @@ type Result struct {
 	Note string `json:"note,omitempty"`
 	// Faulty: the check itself is, an expression of it can't be evaluated.
 	Faulty bool `json:"-"`
-	// AtStart: what is new is like that, and nothing is wrong with it.
-	AtStart bool `json:"-"`
+	// OnlyAtStart: what is new is like that, and nothing is wrong with it.
+	OnlyAtStart bool `json:"-"`
 }
 
 // Error is the result of a check that could not be made.
@@ -55,14 +55,14 @@ func unknown(detail string) Result { return Result{Status: Unknown, Detail: deta
 
 // atStart: what is False is Progressing while the object is new.
 func (r Result) atStart() Result {
-	r.AtStart = true
+	r.OnlyAtStart = true
 	return r
 }
 
 func progressing(detail string) Result { return Result{Status: Progressing, Detail: detail} }
 
-// settled is the result with what follows from it alone: an open-ended Progressing is False, and so is a status that isn't any.
-func (r Result) settled() Result {
+// normalized is the result with what follows from it alone: an open-ended Progressing is False, and so is a status that isn't any.
+func (r Result) normalized() Result {
 	switch {
 	case r.Status == True, r.Status == False, r.Status == Unknown:
 	case r.Status == Progressing && r.Timeout > 0:
@@ -106,11 +106,11 @@ func NothingFound(on OnMissing, detail string, timeout time.Duration) Result {
 	return unhealthy(detail)
 }
 
-// standing is a condition of an object under check, whatever its Go type.
-type standing struct{ status, reason, message string }
+// conditionState is a condition of an object under check, whatever its Go type.
+type conditionState struct{ status, reason, message string }
 
-// wanted asks that a condition is True. Missing means not yet; Gardener's own may themselves be Progressing.
-func wanted(kind, conditionType string, s *standing) Result {
+// requireTrue asks that a condition is True. Missing means not yet; Gardener's own may themselves be Progressing.
+func requireTrue(kind, conditionType string, s *conditionState) Result {
 	switch {
 	case s == nil:
 		return progressing(fmt.Sprintf("%s has no condition %s yet", kind, conditionType))

@@ -73,29 +73,29 @@ func (f Forecast) NotKnown(field string) error {
 
 // Plan plans targets one after the other, with one breaker over all: targets is how many the registration has among the objects
 // that were read, and more says that there are others. Open is its breaker, nil while that is closed.
-func (f *Forecast) Plan(circumstances []Circumstances, targets int, more bool, open *limit.Opening, now time.Time) {
-	var flips health.Flips
+func (f *Forecast) Plan(circumstances []TargetInput, targets int, more bool, open *limit.Opening, now time.Time) {
+	var flips health.Breaker
 	if open != nil {
 		flips.Restore(open)
 	}
 	for _, c := range circumstances {
 		name := types.NamespacedName{Namespace: c.Target.GetNamespace(), Name: c.Target.GetName()}.String()
-		c.MayFail = func(place int, conditionType string, doubted, counts bool) bool {
+		c.AllowFalse = func(place int, conditionType string, doubted, counts bool) bool {
 			switch {
 			case place > 0:
-				return !c.Deciders[place].Doubts
+				return !c.Registrations[place].BreakerOpen
 			case more && open == nil: // of how many targets too many are a share isn't known
 				return true
 			case !counts:
-				_, open := flips.Breaker()
+				_, open := flips.Opening()
 				return !open
 			}
-			return flips.MayFail(name, conditionType, doubted, targets, now)
+			return flips.AllowFalse(name, conditionType, doubted, targets, now)
 		}
 		f.Items.Targets = append(f.Items.Targets, c.Forecast(now))
 	}
 	slices.SortStableFunc(f.Items.Targets, func(a, b TargetForecast) int {
-		return cmp.Or(cmp.Compare(slices.Index(fromWorst, a.Worst()), slices.Index(fromWorst, b.Worst())),
+		return cmp.Or(cmp.Compare(slices.Index(worstFirst, a.Worst()), slices.Index(worstFirst, b.Worst())),
 			strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	f.Targets, f.Looked, f.Items.More, f.AllRead = targets, len(circumstances), more, !more
@@ -117,14 +117,14 @@ func (f *Forecast) count(t *TargetForecast) {
 		}
 		if c.Fails() {
 			fails = 1
-			sample.Once(&f.WouldFailTargets, name+": "+c.Type+" "+strings.TrimRight(c.Would.Message, "."))
+			sample.Once(&f.WouldFailTargets, name+": "+c.Type+" "+strings.TrimRight(c.Verdict.Message, "."))
 		}
 		if c.Held {
 			held = 1
 		}
 		if c.Faulty() {
 			unknown = 1
-			sample.Once(&f.WouldBeUnknownTargets, name+": "+c.Type+" "+strings.TrimRight(c.Would.Message, "."))
+			sample.Once(&f.WouldBeUnknownTargets, name+": "+c.Type+" "+strings.TrimRight(c.Verdict.Message, "."))
 		}
 		if c.Writes {
 			f.Items.Writes++

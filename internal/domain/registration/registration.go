@@ -38,7 +38,7 @@ type Registration struct {
 	Remove []string
 	Checks []*Check
 
-	wantedType           string
+	targetType           string
 	typePath             []string
 	selector, namespaces labels.Selector
 	suspended            *Expression
@@ -105,7 +105,7 @@ func (r *reader) registration(hcr *v1alpha1.HealthCheckRegistration) *Registrati
 		Name: hcr.Name, UID: hcr.UID, Generation: hcr.Generation, Kind: kind,
 		SyncPeriod: sync, CheckTimeout: r.duration("checkTimeout", spec.CheckTimeout, min(defaultCheckTimeout, sync/2)),
 		Output: spec.Output, Observes: spec.Mode == v1alpha1.Observe, Remove: spec.RemoveConditionTypes,
-		wantedType: target.Type, typePath: strings.Split(cmp.Or(target.TypePath, defaultTypePath), "."),
+		targetType: target.Type, typePath: strings.Split(cmp.Or(target.TypePath, defaultTypePath), "."),
 		selector: r.selector("target.selector", target.Selector), namespaces: r.selector("target.namespaceSelector", target.NamespaceSelector),
 	}
 	if s := spec.ShootKubeconfig; s != nil {
@@ -137,7 +137,7 @@ func (r *reader) problem(where string, err error) {
 
 func (r *reader) kind(where, apiVersion, kind string) schema.GroupVersionKind {
 	gv, err := schema.ParseGroupVersion(apiVersion)
-	if err == nil && !spelt.MatchString(apiVersion) {
+	if err == nil && !apiVersionFormat.MatchString(apiVersion) {
 		err = fmt.Errorf("%.64q is no version such as v1 or apps/v1", apiVersion)
 	}
 	if err != nil {
@@ -146,9 +146,9 @@ func (r *reader) kind(where, apiVersion, kind string) schema.GroupVersionKind {
 	return gv.WithKind(kind)
 }
 
-// spelt is how a version is written: a group, if it isn't the core one, as a DNS subdomain, and the version as a DNS label that
+// apiVersionFormat is how a version is written: a group, if it isn't the core one, as a DNS subdomain, and the version as a DNS label that
 // begins with a letter. The API machinery reads more than that, such as /v1.
-var spelt = regexp.MustCompile(`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[a-z]([-a-z0-9]*[a-z0-9])?$`)
+var apiVersionFormat = regexp.MustCompile(`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[a-z]([-a-z0-9]*[a-z0-9])?$`)
 
 func (r *reader) duration(where string, d v1alpha1.Duration, otherwise time.Duration) time.Duration {
 	parsed, err := d.Or(otherwise)

@@ -26,7 +26,7 @@ func (c *ConditionForecast) Lines() []string {
 		}
 		lines = append(lines, line)
 	}
-	for _, name := range c.NotMade {
+	for _, name := range c.NotEvaluated {
 		lines = append(lines, fmt.Sprintf("  check %s isn't made here: %s", name, c.whyNotMade(name)))
 	}
 	return lines
@@ -45,7 +45,7 @@ func (c *ConditionForecast) Chain() []string {
 		}
 		lines = append(lines, fmt.Sprintf("  check %s of %s: %s", r.Check, c.At[r.Check], says))
 	}
-	for _, name := range c.NotMade {
+	for _, name := range c.NotEvaluated {
 		lines = append(lines, fmt.Sprintf("  check %s%s: not made here, %s", name, strings.TrimSuffix(" of "+c.At[name], " of "), c.whyNotMade(name)))
 	}
 	return append([]string{fmt.Sprintf("%s: %s", c.Type, c.change())}, lines...)
@@ -66,7 +66,7 @@ func (c *Check) at(target *unstructured.Unstructured, there Finder) string {
 	}
 	is := c.Kind.Kind
 	if ref, err := c.Ref(target); err == nil {
-		is = c.called(there.Placed(c, ref))
+		is = c.called(there.Resolve(c, ref))
 	}
 	if c.Shoot {
 		is += " in the shoot"
@@ -128,20 +128,20 @@ func (c *ConditionForecast) change() string {
 			is += " since " + c.Since.UTC().Format(time.RFC3339)
 		}
 	}
-	would := string(c.Would.Status)
+	would := string(c.Verdict.Status)
 	switch {
 	case c.Foreign:
 		return is + ", and someone else's: it isn't touched"
 	case c.Removed:
 		return is + " → removed"
-	case c.Kept != "":
-		return is + ", and stays so: " + c.Kept
+	case c.Unchanged != "":
+		return is + ", and stays so: " + c.Unchanged
 	case would == "":
 		return is + "; what it would be isn't known"
 	case c.Held:
 		would += ", because the breaker doesn't believe False of so many at once"
-	case c.Would.Status == health.Progressing:
-		would += ", and False from " + c.Would.LookAgain.UTC().Format(time.RFC3339) + " on if that goes on"
+	case c.Verdict.Status == health.Progressing:
+		would += ", and False from " + c.Verdict.RequeueAt.UTC().Format(time.RFC3339) + " on if that goes on"
 	}
 	switch {
 	case !c.Changes:

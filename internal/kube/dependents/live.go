@@ -98,8 +98,8 @@ func (l *Live) Find(ctx context.Context, ref registration.Ref) ([]*unstructured.
 	return []*unstructured.Unstructured{object}, nil
 }
 
-// Placed asks discovery. A file of facts doesn't tell which kinds have namespaces.
-func (l *Live) Placed(ref registration.Ref) registration.Ref {
+// Resolve asks discovery. A file of facts doesn't tell which kinds have namespaces.
+func (l *Live) Resolve(ref registration.Ref) registration.Ref {
 	if mapping, err := l.Mapper.RESTMapping(ref.Kind.GroupKind(), ref.Kind.Version); err == nil && mapping.Scope == meta.RESTScopeRoot {
 		ref.Namespace = ""
 	}
