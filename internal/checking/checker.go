@@ -10,7 +10,6 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
@@ -172,24 +171,3 @@ func (f *finder) Nodes() ([]*corev1.Node, error) {
 }
 
 func (f *finder) shootKey() shootKey { return shootKeyOf(f.reg, f.target) }
-
-func castAll[T client.Object](objects []client.Object, err error) ([]T, error) {
-	all := make([]T, len(objects))
-	for i, o := range objects {
-		all[i] = o.(T)
-	}
-	return all, err
-}
-
-// read gives the objects that a check looks at; none where the one doesn't exist.
-func read(ctx context.Context, from client.Reader, ref registration.Ref) ([]*unstructured.Unstructured, error) {
-	if ref.Name == "" {
-		return list(ctx, from, ref.Kind, ref.Namespace, ref.Selector)
-	}
-	o := empty(ref.Kind)
-	err := from.Get(ctx, ref.Key(), o)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	return []*unstructured.Unstructured{o}, err
-}

@@ -290,31 +290,3 @@ func (w *Watches) Get(ctx context.Context, kind schema.GroupVersionKind, key cli
 func (w *Watches) List(ctx context.Context, kind schema.GroupVersionKind, namespace string, selector labels.Selector) ([]*unstructured.Unstructured, error) {
 	return list(ctx, w.cache, kind, namespace, selector)
 }
-
-func list(ctx context.Context, from client.Reader, kind schema.GroupVersionKind, namespace string, selector labels.Selector) ([]*unstructured.Unstructured, error) {
-	all := emptyList(kind)
-	options := []client.ListOption{client.InNamespace(namespace), client.UnsafeDisableDeepCopy}
-	if !selector.Empty() { // with one, a cache reads the labels of each object
-		options = append(options, client.MatchingLabelsSelector{Selector: selector})
-	}
-	if err := from.List(ctx, all, options...); err != nil {
-		return nil, err
-	}
-	objects := make([]*unstructured.Unstructured, len(all.Items))
-	for i := range all.Items {
-		objects[i] = &all.Items[i]
-	}
-	return objects, nil
-}
-
-func emptyList(kind schema.GroupVersionKind) *unstructured.UnstructuredList {
-	all := &unstructured.UnstructuredList{}
-	all.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	return all
-}
-
-func empty(kind schema.GroupVersionKind) *unstructured.Unstructured {
-	o := &unstructured.Unstructured{}
-	o.SetGroupVersionKind(kind)
-	return o
-}

@@ -2,9 +2,11 @@ package probe
 
 import (
 	"fmt"
+	"strconv"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/hold"
 )
 
@@ -232,3 +234,17 @@ func (o *Object) up(c *Config, raised int32) Verdict {
 
 // Verdict is on the i-th of the objects.
 func (in *Scaling) Verdict(i int) Verdict { return in.verdict(i, nil) }
+
+// WatchdogIgnores is the annotation by which people keep dependency-watchdog from scaling an object.
+const WatchdogIgnores = "dependency-watchdog.gardener.cloud/ignore-scaling"
+
+// Ignored says whether annotations ask to leave an object's replicas alone: ours or dependency-watchdog's, with
+// any of the words for true that this takes.
+func Ignored(annotations map[string]string) bool {
+	for _, key := range []string{v1alpha1.AnnotationIgnoreScaling, WatchdogIgnores} {
+		if ignore, err := strconv.ParseBool(annotations[key]); err == nil && ignore {
+			return true
+		}
+	}
+	return false
+}

@@ -1,12 +1,17 @@
 package checking
 
 import (
+	"context"
 	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/internal/domain/registration"
 )
@@ -72,4 +77,53 @@ func withSharedNames(value any) any {
 		}
 	}
 	return value
+}
+
+func castAll[T client.Object](objects []client.Object, err error) ([]T, error) {
+	all := make([]T, len(objects))
+	for i, o := range objects {
+		all[i] = o.(T)
+	}
+	return all, err
+}
+
+// read gives the objects that a check looks at; none where the one doesn't exist.
+func read(ctx context.Context, from client.Reader, ref registration.Ref) ([]*unstructured.Unstructured, error) {
+	if ref.Name == "" {
+		return list(ctx, from, ref.Kind, ref.Namespace, ref.Selector)
+	}
+	o := empty(ref.Kind)
+	err := from.Get(ctx, ref.Key(), o)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return []*unstructured.Unstructured{o}, err
+}
+
+func list(ctx context.Context, from client.Reader, kind schema.GroupVersionKind, namespace string, selector labels.Selector) ([]*unstructured.Unstructured, error) {
+	all := emptyList(kind)
+	options := []client.ListOption{client.InNamespace(namespace), client.UnsafeDisableDeepCopy}
+	if !selector.Empty() { // with one, a cache reads the labels of each object
+		options = append(options, client.MatchingLabelsSelector{Selector: selector})
+	}
+	if err := from.List(ctx, all, options...); err != nil {
+		return nil, err
+	}
+	objects := make([]*unstructured.Unstructured, len(all.Items))
+	for i := range all.Items {
+		objects[i] = &all.Items[i]
+	}
+	return objects, nil
+}
+
+func emptyList(kind schema.GroupVersionKind) *unstructured.UnstructuredList {
+	all := &unstructured.UnstructuredList{}
+	all.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	return all
+}
+
+func empty(kind schema.GroupVersionKind) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetGroupVersionKind(kind)
+	return o
 }
