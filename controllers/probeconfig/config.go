@@ -32,7 +32,7 @@ type parsedConfig struct {
 // Unreadable says why the spec can't be read.
 func (r parsedConfig) Unreadable() error { return r.unreadable }
 
-// parse keeps what it read of the same generation: targets tell by it that nothing changed.
+// parse keeps what it read of the same generation: by its pointer targets see that nothing changed.
 func (o *Observer) parse(pc *v1alpha1.ProbeConfig, before parsedConfig) (r parsedConfig) {
 	if c := before.config; c != nil && c.UID == pc.UID && c.Generation == pc.Generation {
 		return before
@@ -110,7 +110,7 @@ func (o *Observer) mayResetBreaker(pc *v1alpha1.ProbeConfig) bool {
 	return pc.Namespace == o.OwnNamespace
 }
 
-// wasReset: the statuses of other configs may still tell of a breaker after it was reset.
+// wasReset: the statuses of other configs may still name a breaker after it was reset.
 func (o *Observer) wasReset(id string) bool {
 	if own, ok := o.namespaceState(o.OwnNamespace); ok && own.resetBreaker == id {
 		return true
@@ -172,7 +172,7 @@ func refusedProbes(j storedConfig, heals bool) probes {
 	return stopProbes
 }
 
-// countsForFleet says whether a target counts for others: its config is in force, and its kubeconfig works. Known is false while that can't be told.
+// countsForFleet says whether a target counts for others: its config is in force, and its kubeconfig works. Known is false while that isn't known.
 func (o *Observer) countsForFleet(target *probe.Target) (acts, known bool) {
 	j, ok := o.policies.Get(target.Config.Key())
 	if !ok || j.Outdated || j.UID != target.Config.UID {

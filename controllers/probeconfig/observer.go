@@ -1,7 +1,12 @@
-// Package probeconfig acts on ProbeConfigs. An Observer knows configs, namespaces and targets, on every replica, and has each target
-// learn what happens to it (tell). On the leader a target's probes run in a Prober, whose runs come to Runs; a TargetReconciler supplies
-// the probes and scales what depends on the target, a Keeper keeps the configs' finalizers and statuses, and an OrphanReconciler gives
-// back what was taken for configs that are gone.
+// Package probeconfig acts on ProbeConfigs:
+//
+//	Observer            every replica: configs, namespaces and targets; Observer.apply gives a target an event (probe.Target.Next)
+//	probing.Prober      leader: runs the probes; each run comes back by Observer.Observe
+//	TargetReconciler    leader: reads a target's Secrets, and scales its dependents
+//	statusKeeper        leader: finalizers and statuses of configs
+//	OrphanReconciler    leader: restores what was scaled down for configs that are gone
+//
+// Begin reading at TargetReconciler.Reconcile. The states of a target are drawn in package probe.
 package probeconfig
 
 import (
@@ -37,15 +42,15 @@ type Observer struct {
 	watches  *kube.Watches
 	targets  targets
 	synced   atomic.Bool
-	// targetRequests and orphanRequests are asked for by who observes.
+	// targetRequests and orphanRequests are the queues that observing adds to.
 	targetRequests, orphanRequests kube.Requests
-	// assigning is held while targets are told of a config, or dropped: else an older one could come after a newer, or to one that
-	// is dropped.
+	// assigning is held while configs are assigned to targets, or targets removed: else an older config could replace a newer one, or
+	// reach a target that is removed.
 	assigning sync.Mutex
 
 	mu         sync.Mutex
 	namespaces map[string]namespaceState // needs mu, as all below
-	// assigned are the configs that all their targets know.
+	// assigned are the configs that all their targets have.
 	assigned map[types.NamespacedName]*probe.Config
 	// goneKinds are the kinds that configs scaled which are gone.
 	goneKinds sets.Set[v1alpha1.DependentKind]
@@ -87,8 +92,8 @@ func (o *Observer) run(ctx context.Context) error {
 	return nil
 }
 
-// markSynced takes in that all namespaces are known. What configs were told before may lack targets, and a deleted one that
-// seems to have none would be let go.
+// markSynced takes in that all namespaces are known. What was assigned before may lack targets, and a deleted config
+// that seems to have none would lose its finalizer.
 func (o *Observer) markSynced() {
 	o.assigning.Lock()
 	o.mu.Lock()

@@ -37,7 +37,7 @@ type TargetReconciler struct {
 	Prober   *probing.Prober
 	Reader   *actuate.ScaleReader
 	Scales   *actuate.Scales
-	// Protection is asked before anything is scaled down; nil: nobody is.
+	// Protection is asked before anything is scaled down; nil protects nothing.
 	Protection Protection
 	// Live reads from the API server, past the cache.
 	Live     client.Reader
@@ -45,7 +45,7 @@ type TargetReconciler struct {
 	Report   *Reporter
 }
 
-// Reconcile looks at one target.
+// Reconcile reconciles one target.
 func (r *TargetReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.Observer.Facts.Timings.TargetLook())
 	defer cancel()
@@ -74,7 +74,7 @@ func (r *TargetReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 	return r.requeueAt(secretsDue, scalingDue), errors.Join(supplyErr, scaleErr) // what is refused of one dependent is no reason to leave others late
 }
 
-// apply has the target learn what its pass came to. One that was dropped meanwhile goes on by itself.
+// apply gives the target the event that this pass led to. A target that was removed meanwhile is changed in this pass alone.
 func (r *TargetReconciler) apply(target *probe.Target, e probe.Event) {
 	if now, _, ok := r.Observer.apply(keyOf(target), e); ok {
 		*target = now
@@ -83,7 +83,7 @@ func (r *TargetReconciler) apply(target *probe.Target, e probe.Event) {
 	}
 }
 
-// updateCounted tells the fleet whether a target counts for others, and whether it should be healthy.
+// updateCounted sets in the fleet whether a target counts for others, and whether it should be healthy.
 func (o *Observer) updateCounted(target *probe.Target, nsState namespaceState) {
 	untried := target.Credentials.Usable() && !target.KubeconfigProven()
 	o.fleet().SetExempt(target.Key(), target.Config.Observe || target.Deselected || untried || nsState.hibernated)
@@ -121,7 +121,7 @@ func (r *TargetReconciler) requeueAt(a, b time.Time) reconcile.Result {
 	return reconcile.Result{RequeueAfter: max(0, a.Sub(r.now())) + pastDeadline}
 }
 
-// credentials keeps the Prober's idea of a target right, and says when to read its Secrets again.
+// credentials sets the Prober's target, and says when to read its Secrets again.
 func (r *TargetReconciler) credentials(ctx context.Context, target *probe.Target, perm permission, nsState namespaceState) (again time.Time, err error) {
 	switch {
 	case perm.probes == stopProbes || nsState.hibernated:
@@ -140,7 +140,7 @@ func (r *TargetReconciler) credentials(ctx context.Context, target *probe.Target
 	return target.Credentials.NextRead(target.Config), nil
 }
 
-// readCredentials reads a target's Secrets and has its probes run with what they hold. Anew says that this is something else than before.
+// readCredentials reads a target's Secrets and has its probes run with what they hold. Anew says whether they changed.
 func (r *TargetReconciler) readCredentials(ctx context.Context, target *probe.Target) (anew bool, err error) {
 	read := probe.Credentials{Config: target.Config, ReadAt: r.now()}
 	internal, external, broken, err := secrets(ctx, r.Live, target.Config, target.Namespace)
@@ -163,7 +163,7 @@ func (r *TargetReconciler) readCredentials(ctx context.Context, target *probe.Ta
 	return anew, nil
 }
 
-// provenMark is the kubeconfig of a target that had worked, as the config's status tells.
+// provenMark is the kubeconfig of a target that had worked, by the config's status.
 func (o *Observer) provenMark(target *probe.Target) string {
 	j, _ := o.policies.Get(target.Config.Key())
 	if j.Object == nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/probing"
 )
 
-// targets own what is known of all targets of all configs. It is safe for concurrent use.
+// targets own the state of all targets of all configs. It is safe for concurrent use.
 type targets struct {
 	all sync.Map // from probing.Key to *target
 }
@@ -26,8 +26,8 @@ type target struct {
 	is probe.Target // needs mu
 }
 
-// apply has a target learn what happened, and everybody what follows: the fleet, who looks at targets, and who keeps statuses. Ok is
-// false when there is no such target.
+// apply gives a target an event, and passes on what follows: to the fleet, the queue of targets and the statuses. Ok is false when there
+// is no such target.
 func (o *Observer) apply(key probing.Key, e probe.Event) (target probe.Target, do probe.Actions, ok bool) {
 	t := o.targets.find(key)
 	if t == nil {
@@ -65,7 +65,7 @@ func (o *Observer) updateFleet(target *probe.Target, do probe.Actions) (breaker 
 	return false
 }
 
-// update has everybody learn of a config that changed, or of what the rules say of it.
+// update takes in a config that changed, or whose verdict did.
 func (o *Observer) update(_ context.Context, before, now storedConfig) {
 	if now.Object != before.Object {
 		o.followBreaker(now.Object, before.Object == nil || before.Object.Status.BreakerID != now.Object.Status.BreakerID)
@@ -82,8 +82,8 @@ func sameForTargets(was, is *v1alpha1.ProbeConfig) bool {
 		slices.Equal(was.Finalizers, is.Finalizers) && slices.Equal(was.Status.DependentKinds, is.Status.DependentKinds)
 }
 
-// retarget makes a config's targets those that it asks for now. A namespace that it doesn't select any more stays until it
-// has back what was taken.
+// retarget makes a config's targets those that it asks for now. A namespace that it doesn't select any more stays until its
+// replicas are restored.
 func (o *Observer) retarget(key types.NamespacedName) {
 	o.assigning.Lock()
 	defer o.assigning.Unlock()
@@ -123,8 +123,8 @@ func (o *Observer) assignedToAll(j storedConfig) bool {
 	return j.Read.unreadable != nil || j.Read.config != nil && o.assigned[client.ObjectKeyFromObject(j.Object)] == j.Read.config
 }
 
-// assign tells a target of its config. In a namespace that is new, or that is there again, nothing is known of its objects.
-// It needs o.telling.
+// assign gives a target its config. In a namespace that is new, or that is there again, nothing is known of its objects.
+// It needs o.assigning.
 func (o *Observer) assign(key probing.Key, c *probe.Config, departed bool) {
 	o.targets.ensure(key, c)
 	anew := o.namespaceActive(key.Namespace) && o.fleet().Add(probe.TargetKey{Config: c.UID, Namespace: key.Namespace}, c.Namespace != o.OwnNamespace)
@@ -149,7 +149,7 @@ func (ts *targets) find(key probing.Key) *target {
 	return found
 }
 
-// get gives what is known of a target; ok is false when there is none.
+// get gives a target's state; ok is false when there is none.
 func (ts *targets) get(key probing.Key) (target probe.Target, ok bool) {
 	t := ts.find(key)
 	if t == nil {

@@ -19,8 +19,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// WatchHealth is how the lists and watches of one query to one cluster fare. A reflector doesn't tell: it keeps what it knew, and asks again.
-// What is known may be believed while a watch was the last to be answered. A Link is safe for concurrent use.
+// WatchHealth says whether what a reflector has of one query to one cluster is current. A reflector itself doesn't report errors: it keeps
+// what it has, and asks again. Its store is current while a watch was the last request to be answered. It is safe for concurrent use.
 type WatchHealth struct {
 	timeout   time.Duration
 	clock     clock.PassiveClock
@@ -60,7 +60,7 @@ func (l *WatchHealth) errLocked() error {
 
 func (l *WatchHealth) timeoutError() error { return fmt.Errorf("no answer within %s", l.timeout) }
 
-// Observe gives the lists and watches of a reflector, which the link learns from.
+// Observe gives the lists and watches of a reflector, which it observes.
 func (l *WatchHealth) Observe(by toolscache.ListerWatcher) *toolscache.ListWatch {
 	requests := toolscache.ToListerWatcherWithContext(by)
 	return &toolscache.ListWatch{

@@ -19,7 +19,7 @@ const (
 	maxSharePercent, minTogether = 20, 3
 )
 
-// Breaker watches over one registration's targets turning False. The zero value is closed, and ready. It is safe for concurrent use.
+// Breaker holds back conditions that turn False on too many of one registration's targets at once. The zero value is closed, and ready. It is safe for concurrent use.
 type Breaker struct {
 	countMu           sync.Mutex // held while targets are counted, which may take as long as a look at one
 	targets           int        // needs counting, as both below
@@ -219,7 +219,7 @@ func (f *Breaker) Restore(stored *limit.Opening) {
 }
 
 // CloseIfClear closes the breaker if all that it held back was judged otherwise since, or is gone. What another process held back must
-// have been Judged before.
+// have been recorded (RecordVerdict) before.
 func (f *Breaker) CloseIfClear() (closed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -31,9 +31,9 @@ type Input struct {
 	// Remove are condition types that are to go; those with results stay, and so does what isn't of the form of health checks.
 	Remove []string
 	// AllowFalse is asked when a condition would turn False that isn't so yet, and told whether it is in doubt already: false holds that
-	// back, see Flips. Nil holds nothing.
+	// back, see Breaker. Nil holds nothing.
 	AllowFalse func(conditionType string, doubted bool) bool
-	// CheckConflict is asked at each look, before what is found of a condition is replaced, or removed, see Contests.Ask. Nil replaces it.
+	// CheckConflict is asked at each look, before what is found of a condition is replaced, or removed, see WriteConflicts.Check. Nil replaces it.
 	CheckConflict func(conditionType string, found, next *Condition) (rewrites bool, until time.Time)
 	// ResetHint ends the message of what is held back: what people may do about it. Nil says nothing.
 	ResetHint func() string
@@ -121,7 +121,7 @@ type conditionPlan struct {
 	conditionType string
 	previous      *Condition
 	now           time.Time
-	// condition that follows from the verdict; writes says whether it is to be written, rewrites what Contest says.
+	// condition that follows from the verdict; writes says whether it is to be written, rewrites what CheckConflict says.
 	condition        Condition
 	writes, rewrites bool
 }

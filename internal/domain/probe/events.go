@@ -44,12 +44,12 @@ func (e RecordFound) next(t *Target) Actions {
 	return Actions{Reconcile: true}
 }
 
-// CredentialsRead are Secrets that were read, since then in use or found to be unusable. What other ones led to says nothing about what these
-// lead to.
+// CredentialsRead are Secrets that were read, since then in use or found to be unusable. Results with other
+// credentials say nothing about these.
 type CredentialsRead struct {
 	Credentials
 	Since time.Time
-	// ProvenMark is the Mark of the kubeconfig that had worked as a status tells; "" when it tells of none.
+	// ProvenMark is the Mark of the kubeconfig that had worked, from the status; "" for none.
 	ProvenMark string
 }
 
@@ -73,7 +73,7 @@ func (e CredentialsRead) next(t *Target) Actions {
 	return Actions{Unprobed: true, UpdateStatus: was.Unusable != e.Unusable}
 }
 
-// ProbesStopped says that the probes don't run since then; what they counted is of the past.
+// ProbesStopped: the probes don't run since then; their counts are dropped.
 type ProbesStopped struct{ Since time.Time }
 
 func (e ProbesStopped) next(t *Target) Actions {
@@ -108,7 +108,7 @@ func (r *Run) credentialsRejected() bool {
 	})
 }
 
-// changesStatus says whether a status tells something else than before.
+// changesStatus says whether a status would differ from before.
 func (s *State) changesStatus(before *State, c *Config) bool {
 	counts := func(a, b Counts) bool {
 		return a.Successes != b.Successes || a.Errors != b.Errors || a.LastError != b.LastError
@@ -133,16 +133,16 @@ func (e NamespaceGone) next(t *Target) Actions {
 	return Actions{Gone: true, UpdateStatus: true}
 }
 
-// NothingToScale ends a flow: nothing is to be scaled now.
+// NothingToScale ends a flow.
 type NothingToScale struct{}
 
 func (NothingToScale) next(t *Target) Actions {
-	told := t.Permit.Reason != "" || len(t.Findings) > 0
+	reported := t.Permit.Reason != "" || len(t.Findings) > 0
 	t.Flow, t.Permit, t.Findings = Flow{}, Permit{}, nil
 	if !t.MayBeScaledDown() {
 		t.Protection = Protection{}
 	}
-	return Actions{UpdateStatus: told}
+	return Actions{UpdateStatus: reported}
 }
 
 // DependentsRead are objects that were read for a Scaling: its Refs, one for one.
@@ -208,7 +208,7 @@ func (WriteUncertain) next(t *Target) Actions {
 	return Actions{UpdateStatus: true}
 }
 
-// PlanApplied is a plan that was carried out, or, where it isn't allowed, is held back but for what is never.
+// PlanApplied is a plan that was carried out, or, where it isn't allowed, is held back but for objects that the config doesn't name.
 type PlanApplied struct {
 	Scaling Scaling
 	Plan    Plan
@@ -216,11 +216,11 @@ type PlanApplied struct {
 }
 
 func (e PlanApplied) next(t *Target) (do Actions) {
-	told, restored := t.Permit.Reason == e.Permit.Reason && sameFindings(t.Findings, e.Plan.Findings), t.Restored
+	same, restored := t.Permit.Reason == e.Permit.Reason && sameFindings(t.Findings, e.Plan.Findings), t.Restored
 	t.Permit, t.Findings, t.Unrestored = e.Permit, e.Plan.Findings, e.Plan.Unrestored
 	if e.Permit.Allowed {
 		t.Flow = e.Plan.Flow
-	} else if t.ObjectsKnown() { // the place that it took under the cap for what it didn't take is free again
+	} else if t.ObjectsKnown() { // the slot under the limit that it didn't use is free again
 		do.Down = t.hasScaledDown(t.Objects)
 	}
 	if e.Plan.Done && len(e.Plan.Acts) == 0 {
@@ -228,11 +228,11 @@ func (e PlanApplied) next(t *Target) (do Actions) {
 	}
 	t.Protection = e.protection(t.Protection)
 	t.Restored = e.Scaling.Withdrawn && e.Plan.Done && e.coversAll(t)
-	do.UpdateStatus = !told || t.Restored != restored
+	do.UpdateStatus = !same || t.Restored != restored
 	return do
 }
 
-// protection is what is known of the one that is going on. What begins once something was given back is another.
+// protection is what is known of the current protection. One that begins once replicas were restored is another.
 func (e *PlanApplied) protection(was Protection) Protection {
 	switch {
 	case e.Scaling.Want == Down:

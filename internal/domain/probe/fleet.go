@@ -23,8 +23,8 @@ const (
 	yieldRetry = time.Second
 )
 
-// Fleet is all targets of all configs: what counts for the cap, the pace and the breaker. Only targets that it was told to
-// Expect count, until they are forgotten: news of others come late, from runs that were still going on. It is safe for
+// Fleet is all targets of all configs: what counts for the cap, the pace and the breaker. Only targets that were added (Add)
+// count, until they are forgotten: events of others come late, from runs that were still going on. It is safe for
 // concurrent use.
 type Fleet struct {
 	// Timings say how fast targets may be scaled up. The zero value is production's.
@@ -44,7 +44,7 @@ type Fleet struct {
 	// unhealthy are the members that turned so and are so still, but for those that are believed.
 	unhealthy map[TargetKey]*member
 	breaker   limit.Breaker
-	// openedHere: this process opened it. recovered is since when few are unrecovered while it is open; zero while many are.
+	// openedHere: this process opened the breaker. recoveredSince is since when few are unrecovered while it is open; zero while many are.
 	openedHere     bool
 	recoveredSince time.Time
 	// scaleUps are the targets that began to be scaled up lately, the oldest first; waiting are those that may not yet, with when
@@ -61,16 +61,17 @@ type member struct {
 	// tenant: the config is of the namespace that it probes, and that isn't Autohealer's own.
 	tenant bool
 	probed bool
-	// exempt: nobody expects it to be healthy. healthy: by its runs, which are of the present. vouched: witnesses vouch for what they found.
+	// exempt: it isn't expected to be healthy. healthy: by runs that aren't stale. vouched: witnesses vouch for
+	// its failures.
 	exempt, healthy, vouched bool
-	// active: its config is in force, and so what it sees is of weight for others.
+	// active: its config is in force, so that it counts in the limits and in the breaker.
 	active bool
-	// unknown: nobody knows yet whether anything of it is scaled down, so it counts as if.
+	// unknown: it isn't known yet whether a dependent is scaled down, so it counts as scaled down.
 	unknown bool
-	// down: something of it is scaled down, or about to be. rising: it began to be scaled up.
+	// down: something of it is scaled down, or about to be. scalingUp: it began to be scaled up.
 	down, scalingUp bool
-	// lastHealthy is when its outer side was last seen to work, and failed when it was first seen not to since; zero while it does.
-	// What broke it came in between.
+	// lastHealthy is when its external side was last seen to work, and firstFailed when it was first seen to fail since; zero while it
+	// works. The cause came in between.
 	lastHealthy, firstFailed time.Time
 }
 

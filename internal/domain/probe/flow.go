@@ -30,16 +30,16 @@ type Flow struct {
 type Act struct {
 	Ref  Ref
 	Step Step
-	// Object as it was read.
+	// Object is the dependent as it was read.
 	Object Object
-	// Record that Take writes; else the one that is there.
+	// Record that StepScaleDown writes; else the one that is on the object.
 	Record *Record
 }
 
 // Scaling is what a flow is planned from.
 type Scaling struct {
 	Config *Config
-	// Removed are objects that Config doesn't name any more: what was taken from them is given back, whatever Want is.
+	// Removed are objects that Config doesn't name any more: their replicas are restored, whatever Want is.
 	Removed []Ref
 	// Objects are those of Refs, one for one.
 	Objects []Object
@@ -53,7 +53,7 @@ type Scaling struct {
 	Flow Flow
 	// DecidedAt names the run that Want is from. A flow that stopped goes on with the next.
 	DecidedAt time.Time
-	// ProtectionSince is when the protection began, see Episode.
+	// ProtectionSince is when the protection began, see ProtectionStart.
 	ProtectionSince time.Time
 	Now             time.Time
 	// ServerTime is the API server's clock, zero while it isn't known.
@@ -76,11 +76,11 @@ type Plan struct {
 	RequeueAt time.Time
 	Flow      Flow
 
-	// restores: something is given back to an object that the config doesn't name; stuck: it can't be read.
+	// restores: replicas are restored to an object that the config doesn't name; stuck: it can't be read.
 	restoresRemoved, removedBlocked bool
 }
 
-// Refs are the objects that the config names, and behind them the former ones.
+// Refs are the objects that the config names, and after them the removed ones.
 func (in *Scaling) Refs() iter.Seq[Ref] {
 	return func(yield func(Ref) bool) {
 		for _, d := range in.Config.Dependents {

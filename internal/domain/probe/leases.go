@@ -56,10 +56,10 @@ type LeaseResult struct {
 	Candidates, Expired, Skewed int
 	// Unproven are those whose lease looks expired, and that may yet turn out to be Skewed.
 	Unproven int
-	// Faulty and Outlasted are left out, since no outage explains why they stopped: their Node gives a reason, or they did so
+	// Faulty and TooOld are left out, since no outage explains why they stopped: their Node gives a reason, or they did so
 	// longer ago than an outage may last.
 	Faulty, TooOld int
-	// CountUntil is when the last of the expired ones will be Outlasted, by our clock; zero when there is none.
+	// CountUntil is when the last of the expired ones will be TooOld, by our clock; zero when there is none.
 	CountUntil time.Time
 	Outcome    Outcome
 }
@@ -74,7 +74,7 @@ type lateLease struct {
 // node whose clock is behind. It has no entry for the others, so that a healthy cluster costs nothing.
 type LeaseTracker map[uint64]lateLease
 
-// maxTracked bounds a book, which any server that is probed fills as it likes: Kubernetes is made for 5,000 nodes. Leases that
+// maxTracked bounds a tracker, which any server that is probed fills as it likes: Kubernetes is made for 5,000 nodes. Leases that
 // are late and find no room stay unproven, and so scale nothing down.
 const maxTracked = 5_000
 
@@ -110,7 +110,7 @@ func (b LeaseTracker) Evaluate(t LeaseSettings, leases []NodeLease, now, at time
 	return book, j
 }
 
-// add takes in a lease that looks expired, for which there is room in the book or not.
+// add takes in a lease that looks expired, which the tracker has room for or not.
 func (j *LeaseResult) add(t LeaseSettings, l NodeLease, seen lateLease, room bool, age time.Duration, at time.Time) {
 	still := at.Sub(seen.since)
 	switch {
@@ -153,7 +153,7 @@ func (b LeaseTracker) observe(l NodeLease, at time.Time) lateLease {
 	return seen
 }
 
-// ProtectionExpired says whether so many leases are Outlasted that they would be a failure, did they still count.
+// ProtectionExpired says whether so many leases are TooOld that they would be a failure, did they still count.
 func (t LeaseSettings) ProtectionExpired(j LeaseResult) bool {
 	before := t.outcome(LeaseResult{Candidates: j.Candidates + j.TooOld, Expired: j.Expired + j.Unproven + j.TooOld})
 	return j.TooOld > 0 && before.Class == LeasesExpired && j.Outcome.Class != LeasesExpired && j.Outcome.Class != LeasesUnproven

@@ -30,7 +30,7 @@ type Object struct {
 	Generation      int64
 	// Replicas that are asked for, and Current ones that there are, as /scale says.
 	Replicas, Current int32
-	// ScaledBy is the field manager that asked for its replicas, where it has a Record all the same; "" when that isn't told.
+	// ScaledBy is the field manager that asked for its replicas, where it has a Record all the same; "" when that isn't known.
 	ScaledBy string
 	// Record on it, nil for none; RecordError when there is one that can't be read.
 	Record      *Record
@@ -92,7 +92,7 @@ type Verdict struct {
 
 	// settled: nothing is to be written, and it has the replicas that it is to have.
 	settled bool
-	// blocked: it isn't known what it needs. left: it keeps its record, and what was taken.
+	// blocked: it isn't known what it needs. unrestored: it keeps its record, and isn't scaled up.
 	blocked, unrestored bool
 }
 
@@ -144,10 +144,10 @@ func (o *Object) unread(ours bool) Verdict {
 	return s
 }
 
-// mayHaveRecord says whether something may have been taken from the object, as far as its record tells.
+// mayHaveRecord says whether the object may be scaled down, by its record.
 func (o *Object) mayHaveRecord() bool { return o.Record != nil || o.Unseen }
 
-// MayNeedRestore says whether something may have been taken from the object that it hasn't got back.
+// MayNeedRestore says whether the object may be scaled down for the config.
 func (o *Object) MayNeedRestore(c *Config) bool {
 	return !o.Missing && (o.Unseen || o.RecordError != "" || o.Record != nil && o.Record.Of(c))
 }
@@ -212,7 +212,7 @@ func (in *Scaling) downAgain(o *Object) Verdict {
 	}
 }
 
-// up says what an object needs to get back what was taken. Raised is what it got back in this flow, 0 if it didn't.
+// up says what an object needs to have its replicas restored. Raised is what was restored in this flow, 0 for nothing.
 func (o *Object) up(c *Config, raised int32) Verdict {
 	if o.Unread != "" && !o.MayNeedRestore(c) { // nothing was ever taken from it
 		return settled

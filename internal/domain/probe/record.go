@@ -86,8 +86,8 @@ type Protection struct {
 	Over bool
 }
 
-// ProtectionStart is when the protection began that is going on: as it is known, else as records tell, else now. To the second, as
-// records keep it. Of an object that has replicas again a record tells too, unless the protection is known to be over: most
+// ProtectionStart is when the protection began that is going on: as it is known, else as records say, else now. To the second, as
+// records keep it. The record of an object that has replicas again counts too, unless the protection is known to be over: most
 // likely someone scaled it up meanwhile, and then it is theirs.
 func ProtectionStart(c *Config, objects []Object, known Protection, now time.Time) time.Time {
 	if !known.Since.IsZero() {

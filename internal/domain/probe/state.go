@@ -15,7 +15,7 @@ type Run struct {
 	// Witnessed: the external run failed and witnesses answered at that time, so that our own way out isn't what failed.
 	Witnessed bool
 	// Leases are all of the cluster's, nil when they weren't looked at: after an external run that wasn't successful, or
-	// when they couldn't be listed, which Unlisted then tells. A list that is empty isn't nil.
+	// when they couldn't be listed, for which ListError is the reason. A list that is empty isn't nil.
 	Leases    []NodeLease
 	ListError Outcome
 	// ServerTime is the API server's clock at Ended, which leases are judged by.
@@ -61,8 +61,8 @@ type State struct {
 	// LeasesCountUntil is until when what was seen last of the leases speaks against a success, whether they can be listed or not;
 	// zero while they never could.
 	LeasesCountUntil time.Time
-	// Direction follows from the latest run alone, with the counts; it was decided At and stands until Until. What comes
-	// after is stale, and nothing is begun upon it.
+	// Direction follows from the latest run alone, with the counts; it was decided At and is valid until ValidUntil. Afterwards
+	// it is stale, and starts nothing.
 	Direction      Direction
 	At, ValidUntil time.Time
 	// UnhealthySince is when the outer side turned unhealthy, InternalUnhealthySince when the inner one did, and HealthySince when
@@ -191,7 +191,7 @@ func (s *State) LeasesUnreadable(c *Config) bool {
 	return c.Leases != nil && s.ListFailures >= c.Thresholds.Failure
 }
 
-// LeasesHoldRestore says whether leases that can't be listed hold back what was scaled down, until LeasesCountUntil.
+// LeasesHoldRestore says whether leases that can't be listed keep what was scaled down as it is, until LeasesCountUntil.
 func (s *State) LeasesHoldRestore(c *Config) bool {
 	return s.LeasesUnreadable(c) && s.At.Before(s.LeasesCountUntil)
 }
@@ -201,7 +201,7 @@ func (s *State) LeaseProtectionExpired(c *Config) bool {
 	return c.Leases != nil && c.Leases.ProtectionExpired(s.LastLeases)
 }
 
-// LeaseConditions is what status tells of the leases besides their counts.
+// LeaseConditions are what a status reports of the leases besides their counts.
 func (s *State) LeaseConditions(c *Config) [3]bool {
 	return [3]bool{s.LeasesUnreadable(c), s.LeasesHoldRestore(c), s.LeaseProtectionExpired(c)}
 }
@@ -269,7 +269,7 @@ func (s *State) decide(c *Config, outer Result, now time.Time) Direction {
 	}
 }
 
-// Want is where a target's dependents are to be scaled, by its latest run and what its config may do. A decision that is
+// Want is where a target's dependents are to be scaled, by its latest run and its config's state. A decision that is
 // stale begins nothing.
 func (s *State) Want(may lifecycle.State, now time.Time) (want Direction, withdrawn bool) {
 	switch {

@@ -1,19 +1,29 @@
-// Package probe decides what follows from probing one API server from two sides: from inside the network of its control
-// plane, and from where its nodes are. It is pure: time comes in as an argument, and nothing here dials, reads or writes.
+// Package probe decides what to do with the dependents of an API server that is probed from two sides: from inside the network of its
+// control plane (internal), and from where its nodes are (external). It is pure: time is an argument, and nothing here dials, reads or
+// writes.
 //
-// A Target is a namespace that a config probes. All that happens to it is an Event, and Next(event) gives the Target after it with
-// what follows:
+// A Target is a namespace that a config probes. Everything that happens to it is an Event; Next(event) returns the Target after it, and
+// the Actions that follow:
 //
-//	Followed, Recalled   its config is new, changed or doesn't select it any more; a record of what was taken was found
-//	Supplied, Halted     its probes run with these Secrets, or can't; they don't run
-//	Ran                  a run of its probes ended: State counts it, and has a Direction: Hold, Down or Up
-//	Looked               its dependents were read
-//	Taking, Doubted      replicas are about to be taken; nobody knows whether a write was done
-//	Planned, Rested      what was done about its dependents; nothing is to be done
-//	Ended                its namespace is gone
+//	ConfigAssigned, RecordFound         its config is new, changed or deselects it; an object has a record of the config
+//	CredentialsRead, ProbesStopped      its probes run with these Secrets, or can't; they don't run
+//	RunEnded                            a run of its probes ended
+//	DependentsRead                      its dependents were read
+//	ScaleDownStarting, WriteUncertain   replicas are about to be set to 0; a write may or may not have been done
+//	PlanApplied, NothingToScale         a plan was carried out, or held back; there is nothing to scale
+//	NamespaceGone                       its namespace is gone
 //
-// In between its owner makes a pass: Scaling gathers what is known, NothingToDo says that there is nothing to do; else the dependents are
-// read, PlanScaling says what to write to each of them, and the Fleet, which is all targets, says whether this one may be scaled now.
+// A run leads to a Direction (State.After):
+//
+//	internal   external, leases     Direction
+//	fails      not probed           Hold
+//	succeeds   fail repeatedly      Down: dependents are scaled to 0, level by level
+//	succeeds   succeed for a while  Up: they get their replicas back
+//	anything else, stale, unknown   Hold
+//
+// Begin reading at Target and its events (events.go), then State.After, then PlanScaling (flow.go). A pass of a target's owner gathers
+// what is known (Target.Scaling), ends if there is NothingToDo, else has the dependents read, plans what to write to each of them
+// (PlanScaling), and asks the Fleet, which is all targets, whether this one may be scaled now (AcquireScaleDown, AcquireScaleUp).
 package probe
 
 import (
@@ -26,11 +36,11 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 )
 
-// Target is all that a process knows of a namespace that a config probes. It has one owner, whom everybody tells what happens; whoever
-// else reads it has a copy: nothing that it holds is changed in place.
+// Target is the state of a namespace that a config probes. One owner applies events to it; all other readers have a copy, since nothing
+// that it holds is changed in place.
 type Target struct {
 	Namespace string
-	// Config as it was read last. Departed: it doesn't select the namespace any more.
+	// Config as it was read last. Deselected: it doesn't select the namespace any more.
 	Config     *Config
 	Deselected bool
 	// Credentials is what the probes run with, and State what their runs since ValidFrom add up to.
@@ -41,18 +51,19 @@ type Target struct {
 	ProvenMark string
 
 	// Objects are the dependents as they were read last; one that isn't among them may have a record. Stale: others may have written
-	// to them since. Former are those that the config doesn't name any more, and that may have a record.
+	// to them since. Removed are objects that the config doesn't name any more, and that may
+	// have a record.
 	Objects map[Ref]Object
 	Stale   bool
 	Removed []Ref
 	// Flow is how far the scaling came, and Protection what is known of the one that is going on.
 	Flow       Flow
 	Protection Protection
-	// Permit says what holds the target back, Findings what is in the way of single dependents, and Left which of them keep a record
-	// although everything is to be given back.
+	// Permit says what holds the target back, Findings what blocks single dependents, and Unrestored which of them keep a record
+	// although all replicas are to be restored.
 	Permit               Permit
 	Findings, Unrestored []Finding
-	// Restored: nothing that was taken is left to give back.
+	// Restored: all dependents have their replicas back.
 	Restored bool
 }
 
@@ -60,17 +71,17 @@ type Target struct {
 type Credentials struct {
 	// Config whose Secrets they are; nil while none are wanted.
 	Config *Config
-	// Internal and External tell whether a kubeconfig changed.
+	// Internal and External are the versions of the kubeconfigs.
 	Internal, External Version
 	// Unusable says why a Secret can't be used, since then; no Class when both can.
 	Unusable      Outcome
 	UnusableSince time.Time
-	// ReadAt is when they were read. Doubted: the API server didn't take the credentials since.
+	// ReadAt is when they were read. Rejected: the API server has rejected the credentials since.
 	ReadAt   time.Time
 	Rejected bool
 }
 
-// Version tells whether a kubeconfig changed: a Secret may be written without that.
+// Version is the digest of a kubeconfig, by which a change is seen: a Secret may be written without that.
 type Version [sha256.Size]byte
 
 // VersionOf a kubeconfig.
@@ -104,7 +115,7 @@ type Event interface{ next(t *Target) Actions }
 
 // Actions are what follows from an event.
 type Actions struct {
-	// Reconcile: the target is to be looked at. Tell: its config's status tells something else now.
+	// Reconcile: the target is to be reconciled. UpdateStatus: its config's status is out of date.
 	Reconcile, UpdateStatus bool
 	// RunCounted, Unprobed and Gone are for the Fleet. Down says whether something is scaled down; nil when that isn't known anew.
 	RunCounted, Unprobed, Gone bool
@@ -134,8 +145,8 @@ func (c *Config) Names(ref Ref) bool {
 // reset drops what runs found so far, and those that are going on: they say nothing about what is probed from now on.
 func (t *Target) reset(since time.Time) { t.State, t.ValidFrom = State{}, since }
 
-// KubeconfigProven says whether the external kubeconfig that is probed with has worked since it was written. One that never did tells nothing of
-// the way that the nodes go: a name that is mistaken fails like a network that is down.
+// KubeconfigProven says whether the external kubeconfig that is probed with has worked since it was written. One that never did says nothing about
+// the path of the nodes: a mistyped server name fails like a network that is down.
 func (t *Target) KubeconfigProven() bool {
 	return t.Credentials.Usable() && t.ProvenMark == t.Credentials.External.Mark()
 }
@@ -145,7 +156,7 @@ func (t *Target) ObjectsKnown() bool {
 	return !t.Stale && !slices.ContainsFunc(t.Config.Dependents, func(d Dependent) bool { _, known := t.Objects[d.Ref]; return !known })
 }
 
-// ScaledDown says whether something is known to be scaled down.
+// ScaledDown says whether a dependent is known to be scaled down.
 func (t *Target) ScaledDown() bool {
 	for o := range maps.Values(t.Objects) {
 		if o.mayHaveRecord() {
@@ -155,7 +166,7 @@ func (t *Target) ScaledDown() bool {
 	return false
 }
 
-// MayBeScaledDown says whether something may have to be given back.
+// MayBeScaledDown says whether a dependent may be scaled down for the config.
 func (t *Target) MayBeScaledDown() bool {
 	return !t.ObjectsKnown() || len(t.Removed) > 0 || t.ScaledDown()
 }
@@ -165,16 +176,16 @@ func (t *Target) unfinished() bool {
 	return t.Permit.Reason != "" || len(t.Findings) > 0 || t.Flow.Direction != Hold || t.Protection != Protection{} && !t.MayBeScaledDown()
 }
 
-// KeepsRecord says whether an object keeps its record although all that can be given back is.
+// KeepsRecord says whether an object keeps its record although all that can be restored is.
 func (t *Target) KeepsRecord(ref Ref) bool {
 	return t.Restored && slices.ContainsFunc(t.Unrestored, func(f Finding) bool { return f.Ref == ref })
 }
 
-// Removable says whether the target can be dropped: the config doesn't ask for it, and it has back what was taken.
+// Removable says whether the target can be removed: the config doesn't select it, and its replicas are restored.
 func (t *Target) Removable() bool { return t.Deselected && t.Restored }
 
 // A pass of a target's owner: Scaling says what is to be planned from, and NothingToDo that there is nothing to do. Else the dependents
-// are read (Looked), PlanScaling says what to write, and what was done is told (Planned).
+// are read (DependentsRead), PlanScaling says what to write, and PlanApplied takes in what was done.
 
 // Scaling is what a plan is made from. It has no Objects while some may have changed or weren't read yet.
 func (t *Target) Scaling(may lifecycle.State, hibernated bool, now, server time.Time) Scaling {

@@ -94,7 +94,7 @@ type TargetPlan struct {
 	// DecidedBy are the places of the deciders whose checks decide a condition type together, and Results what they say.
 	DecidedBy map[string][]int
 	Results   map[string][]health.Result
-	// Unwritten is what would follow for a decider whose conditions aren't written, by its place.
+	// Unwritten is what would follow for a registration whose conditions aren't written, by its place.
 	Unwritten map[int]health.Plan
 	// Unchanged are the condition types that stay as they are, each with why; "" where there is nothing to say.
 	Unchanged map[string]string

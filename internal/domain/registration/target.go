@@ -19,7 +19,7 @@ type TargetForecast struct {
 	Suspended bool
 	// Problem says why suspendWhen can't be told; "" when it can.
 	Problem string
-	// State is the registration's state where it makes no checks at all, and Why says so; "" where it makes them.
+	// State is the registration's state where it makes no checks at all, and Why is the reason; "" where it makes them.
 	State      lifecycle.State
 	Why        string
 	Conditions []ConditionForecast
