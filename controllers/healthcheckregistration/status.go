@@ -80,7 +80,7 @@ func readyMessage(st statusInput) string {
 		says = append(says, fmt.Sprintf("conditions of %d targets aren't written: %s", s.unwritten, s.problem))
 	}
 	if s.contested > 0 {
-		says = append(says, fmt.Sprintf("somebody else, or an admission webhook, keeps changing conditions of %s, and Autohealer puts them right less and less: condition %s; kubectl get -o yaml --show-managed-fields names the writer: stop it, or choose another conditionType",
+		says = append(says, fmt.Sprintf("somebody else, or an admission webhook, keeps changing conditions of %s, and Autohealer corrects them at longer and longer intervals: condition %s; kubectl get -o yaml --show-managed-fields names the writer: stop it, or choose another conditionType",
 			sample.Count(s.contested, "target"), s.contest))
 	}
 	if t := st.writeError; t != nil && t.Partly {
@@ -95,17 +95,17 @@ func readyMessage(st statusInput) string {
 // pendingMessage has no numbers: a status is written when what it says changes.
 func pendingMessage(st statusInput) string {
 	if st.Pause.Frozen {
-		return "targets aren't looked at meanwhile; the counts are those of before"
+		return "targets aren't checked meanwhile; the counts are those of before"
 	}
-	return "not all targets are looked at yet"
+	return "not all targets are checked yet"
 }
 
 func targetsHealthy(st statusInput) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionTargetsHealthy, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonStarting, Message: "Not all targets are looked at yet."}
+	c := metav1.Condition{Type: v1alpha1.ConditionTargetsHealthy, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonStarting, Message: "Not all targets are checked yet."}
 	s := &st.summary
 	switch {
 	case !st.complete && st.Pause.Frozen:
-		c.Reason, c.Message = v1alpha1.ReasonFrozen, "Targets aren't looked at while everything is frozen; the counts are those of before."
+		c.Reason, c.Message = v1alpha1.ReasonFrozen, "Targets aren't checked while everything is frozen; the counts are those of before."
 		return c
 	case !st.complete:
 		return c
@@ -128,7 +128,7 @@ func breakerOpen(hcr *v1alpha1.HealthCheckRegistration, st statusInput) metav1.C
 		return c
 	}
 	c.Reason = v1alpha1.ReasonTooManyTurnFalse
-	c.Message = fmt.Sprintf("Too many targets turned False together at %s, so that it is hardly believed: what would turn False is Unknown. It closes by itself once nothing of that is left. Look at what they have in common; then, if they really are sick: kubectl annotate healthcheckregistration %s %s=%s --overwrite",
+	c.Message = fmt.Sprintf("Too many targets turned False together at %s, so one common cause is likelier: conditions that would turn False are Unknown instead. The breaker closes by itself once none of them is left. Look at what the targets have in common; if they really are unhealthy: kubectl annotate healthcheckregistration %s %s=%s --overwrite",
 		st.breaker.OpenedAt.UTC().Format("2006-01-02T15:04:05Z"), hcr.Name, v1alpha1.AnnotationResetBreaker, st.breaker.ID)
 	return c
 }

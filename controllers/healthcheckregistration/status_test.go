@@ -30,7 +30,7 @@ func TestStatusTellsOfTargetsOnceAllWereLookedAt(t *testing.T) {
 			t.Errorf("%s: %s", when, got)
 		}
 	}
-	const unknown = "Unknown Starting: Not all targets are looked at yet."
+	const unknown = "Unknown Starting: Not all targets are checked yet."
 	is("none looked at", unknown)
 	b.record(targets[0], found(health.True, "m"))
 	is("one looked at", unknown)
@@ -45,10 +45,10 @@ func TestStatusTellsOfTargetsOnceAllWereLookedAt(t *testing.T) {
 	b.update(hcr, noon)
 	is("other checks", unknown)
 	frozen := statusInput{synced: true, storedRegistration: storedRegistration{Pause: policy.Pause{By: "a freeze", Frozen: true}}, summary: b.summary()}
-	if c := targetsHealthy(frozen); c.Reason != "Frozen" || c.Message != "Targets aren't looked at while everything is frozen; the counts are those of before." {
+	if c := targetsHealthy(frozen); c.Reason != "Frozen" || c.Message != "Targets aren't checked while everything is frozen; the counts are those of before." {
 		t.Errorf("edited while everything is frozen: %s: %s", c.Reason, c.Message)
 	}
-	if says := commonConditions(hcr, frozen).Says; says != "Targets aren't looked at meanwhile; the counts are those of before." {
+	if says := commonConditions(hcr, frozen).Says; says != "Targets aren't checked meanwhile; the counts are those of before." {
 		t.Errorf("edited while everything is frozen, Ready says %s", says)
 	}
 	if hcr.Status.Targets != 3 || hcr.Status.Unhealthy != 1 {

@@ -173,7 +173,7 @@ func TestWhatATargetThatIsScaledDownWaitsFor(t *testing.T) {
 		t.Errorf("a new manager says %q", got)
 	}
 	w.probe("shoot-0", probe.OK, probe.OK)
-	if got := worst(); got != "It is healthy, and scaled up when it was for a minute and its turn comes." {
+	if got := worst(); got != "It is healthy. It is scaled up once it has been healthy for a minute, and its turn comes." {
 		t.Errorf("healthy: %q", got)
 	}
 	w.edit(w.namespaceObject("shoot-0"), `{"metadata":{"annotations":{"autohealer.resourcestack.com/hibernated":"true"}}}`)

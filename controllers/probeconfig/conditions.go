@@ -57,7 +57,7 @@ func probeCondition(st configState, kind, name string, of func(*targetView) prob
 	case a.healthy:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonProbeSucceeds, "The "+name+" probe succeeds."
 	case !a.counts.InconclusiveSince.IsZero(): // the latest run counted nothing
-		c.Message += fmt.Sprintf(" What it finds counts nothing: %s.", a.counts.LastError)
+		c.Message += fmt.Sprintf(" The latest result doesn't count: %s.", a.counts.LastError)
 	}
 	return c
 }
@@ -141,8 +141,8 @@ func leaseProtectionExpired(pc *v1alpha1.ProbeConfig, st configState) metav1.Con
 	if n > 0 {
 		j := s.State.LastLeases
 		c.Reason = v1alpha1.ReasonMaxProtectionDurationExceeded
-		c.Message = fmt.Sprintf("The leases of %s protect no more: in %s %d of %d nodes haven't renewed theirs for more than %s. Nothing is scaled down for these any more, and what was comes back. "+
-			"If they are dead, replace or delete them; if they are cut off, repair their way, or make nodeLeases.maxProtectionDuration longer.",
+		c.Message = fmt.Sprintf("Node leases no longer protect %s: in %s %d of %d nodes haven't renewed theirs for more than %s. These nodes no longer cause a scale-down, and what was scaled down is scaled up again. "+
+			"If the nodes are dead, replace or delete them; if they are cut off, repair their network path, or make nodeLeases.maxProtectionDuration longer.",
 			sample.Count(n, "target"), s.Namespace, j.TooOld, j.Candidates+j.TooOld, s.Config.Leases.MaxProtection)
 		return c
 	}

@@ -110,7 +110,7 @@ func TestADeletionSaysWhatIsInItsWayAndEnds(t *testing.T) {
 				t.Fatal("it is let go, and nobody knows of kcm any more")
 			}
 			w.keep()
-			for _, want := range []string{"shoot-0", "Deployment/kcm in shoot-0: 3 replicas were taken from it: read", "is forbidden"} {
+			for _, want := range []string{"shoot-0", "Deployment/kcm in shoot-0: it had 3 replicas before it was scaled down: read", "is forbidden"} {
 				if got := w.message("Reconciling"); !strings.Contains(got, want) {
 					t.Errorf("Reconciling says %q, want %q", got, want)
 				}
@@ -147,7 +147,7 @@ func TestADeletionLeavesTheRecordOfWhatAsksToBeIgnored(t *testing.T) {
 	if w.stored() != nil {
 		t.Errorf("it waits: %s", w.message("Reconciling"))
 	}
-	if got := w.told.String(); !strings.Contains(got, "NotRestored ProbeConfig autohealer-system/protect leaves Deployment shoot-0/kcm as it is: it is annotated to be left alone; 3 replicas were taken from it.") {
+	if got := w.told.String(); !strings.Contains(got, "NotRestored ProbeConfig autohealer-system/protect leaves Deployment shoot-0/kcm as it is: it is annotated to be left alone; it had 3 replicas before it was scaled down.") {
 		t.Errorf("told: %s", got)
 	}
 }

@@ -81,8 +81,8 @@ func TestAProtectionByLeasesThatIsOverIsTold(t *testing.T) {
 	}
 	run(14)
 	w.want("shoot-0", "3 3", "four minutes are over")
-	want := "The leases of 1 target protect no more: in shoot-0 2 of 3 nodes haven't renewed theirs for more than 4m0s. Nothing is scaled down for these any more, and what was comes back. " +
-		"If they are dead, replace or delete them; if they are cut off, repair their way, or make nodeLeases.maxProtectionDuration longer."
+	want := "Node leases no longer protect 1 target: in shoot-0 2 of 3 nodes haven't renewed theirs for more than 4m0s. These nodes no longer cause a scale-down, and what was scaled down is scaled up again. " +
+		"If the nodes are dead, replace or delete them; if they are cut off, repair their network path, or make nodeLeases.maxProtectionDuration longer."
 	if got := w.condition("LeaseProtectionExpired"); got != "True MaxProtectionDurationExceeded" || message("LeaseProtectionExpired") != want {
 		t.Errorf("%s: %s", got, message("LeaseProtectionExpired"))
 	}

@@ -74,7 +74,7 @@ func (r *OrphanReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (
 	}
 	switch {
 	case failed != nil:
-		log.FromContext(ctx).Error(failed, "Can't give back what was taken for a ProbeConfig that is gone")
+		log.FromContext(ctx).Error(failed, "Can't scale up again what was scaled down for a ProbeConfig that is gone")
 		return reconcile.Result{RequeueAfter: r.Observer.Facts.Timings.Orphan()}, nil
 	case again.IsZero() && all:
 		return reconcile.Result{}, nil

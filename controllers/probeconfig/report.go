@@ -86,13 +86,13 @@ func describeAct(c *probe.Config, namespace string, act probe.Act) (verb, reason
 	switch act.Step {
 	case probe.StepScaleDown, probe.StepScaleDownAgain:
 		return "ScaleDown", v1alpha1.ReasonScaledDown,
-			fmt.Sprintf("ProbeConfig %s scales %s from %d to 0: the API server answers inside, and not the way its nodes go", c.Key(), object, act.Record.Replicas)
+			fmt.Sprintf("ProbeConfig %s scales %s from %d to 0: the API server answers inside its network, but not from where its nodes are", c.Key(), object, act.Record.Replicas)
 	case probe.StepScaleUp:
 		return "ScaleUp", v1alpha1.ReasonScaledUp, fmt.Sprintf("ProbeConfig %s scales %s back to %d", c.Key(), object, act.Record.Replicas)
 	case probe.StepRemoveRecord:
 		if act.Object.Replicas == 0 {
 			return "Forget", v1alpha1.ReasonNotRestored,
-				fmt.Sprintf("ProbeConfig %s forgets that %s had %d replicas: the namespace is hibernated, and whoever wakes it says how many it gets", c.Key(), object, act.Record.Replicas)
+				fmt.Sprintf("ProbeConfig %s removes its record that %s had %d replicas: the namespace is hibernated, and waking it up sets them", c.Key(), object, act.Record.Replicas)
 		}
 	}
 	return "Forget", "", ""

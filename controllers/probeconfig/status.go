@@ -164,7 +164,7 @@ func commonConditions(pc *v1alpha1.ProbeConfig, st configState) policy.Condition
 	}
 	if len(st.restoring) > 0 {
 		names := st.restoring[:min(len(st.restoring), probe.SampleSize)]
-		s.Undoing = fmt.Sprintf("It is deleted once what it scaled down is given back in %s: %s.", sample.Count(len(st.restoring), "namespace"), strings.Join(names, ", "))
+		s.Undoing = fmt.Sprintf("It is deleted once what it scaled down is scaled up again in %s: %s.", sample.Count(len(st.restoring), "namespace"), strings.Join(names, ", "))
 		if inTheWay := findings(st.targets); len(inTheWay) > 0 {
 			s.Undoing += " In the way: " + inTheWay[0] + "."
 		}
@@ -208,7 +208,7 @@ func waitingTargets(targets []*targetView) (says []string) {
 		return s.Permit.Reason == probe.HeldByPace || s.Permit.Reason == probe.HeldByClock
 	})
 	if paced > 0 {
-		says = append(says, fmt.Sprintf("waiting for a turn: %d", paced))
+		says = append(says, fmt.Sprintf("waiting to be scaled: %s", sample.Count(paced, "target")))
 	}
 	return says
 }

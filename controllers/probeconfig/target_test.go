@@ -433,7 +433,7 @@ func TestARedirectScalesNothingAndIsToldAtOnce(t *testing.T) {
 	if got := w.condition("ExternalHealthy"); got != "Unknown BelowThreshold" {
 		t.Errorf("ExternalHealthy is %q", got)
 	}
-	if got := meta.FindStatusCondition(w.stored().Status.Conditions, "ExternalHealthy").Message; got != "Neither threshold of the external probe is reached. What it finds counts nothing: Redirected." {
+	if got := meta.FindStatusCondition(w.stored().Status.Conditions, "ExternalHealthy").Message; got != "Neither threshold of the external probe is reached. The latest result doesn't count: Redirected." {
 		t.Errorf("it says %q", got)
 	}
 }

@@ -135,11 +135,11 @@ func (s *targetView) waitsFor() string {
 	case s.hibernated:
 		return "Its namespace is hibernated."
 	case !s.Credentials.Usable():
-		return "It isn't probed, and nobody knows whether it is healthy."
+		return "It isn't probed, so it isn't known whether it is healthy."
 	case s.State.HealthySince.IsZero():
 		return "It isn't known to be healthy again."
 	}
-	return "It is healthy, and scaled up when it was for a minute and its turn comes."
+	return "It is healthy. It is scaled up once it has been healthy for a minute, and its turn comes."
 }
 
 // lastExternalFailure is why the outer side is unhealthy.

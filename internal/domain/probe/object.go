@@ -126,7 +126,7 @@ func (o *Object) eitherDirection(c *Config) (s Verdict, ok bool) {
 	case o.RecordError != "":
 		return keepsRecord(RecordUnreadable, "%s", o.RecordError), true
 	case o.Unscalable && ours:
-		return keepsRecord(NotScalable, "its kind has no scale subresource any more; %d replicas were taken from it", o.Record.Replicas), true
+		return keepsRecord(NotScalable, "its kind has no scale subresource any more; it had %d replicas before it was scaled down", o.Record.Replicas), true
 	case o.Unscalable:
 		return leftAlone(NotScalable, "its kind has no scale subresource"), true
 	case o.Record != nil && !ours:
@@ -139,7 +139,7 @@ func (o *Object) eitherDirection(c *Config) (s Verdict, ok bool) {
 func (o *Object) unread(ours bool) Verdict {
 	s := Verdict{blocked: true, Reason: NotRead, Message: o.Unread}
 	if ours {
-		s.Message = fmt.Sprintf("%d replicas were taken from it: %s", o.Record.Replicas, o.Unread)
+		s.Message = fmt.Sprintf("it had %d replicas before it was scaled down: %s", o.Record.Replicas, o.Unread)
 	}
 	return s
 }
@@ -224,7 +224,7 @@ func (o *Object) up(c *Config, raised int32) Verdict {
 	case o.Record == nil:
 		return Verdict{settled: o.Replicas != raised || o.Current >= raised}
 	case o.Ignore:
-		return keepsRecord(AskedToIgnore, "it is annotated to be left alone; %d replicas were taken from it", o.Record.Replicas)
+		return keepsRecord(AskedToIgnore, "it is annotated to be left alone; it had %d replicas before it was scaled down", o.Record.Replicas)
 	case o.Replicas != 0: // we died before the record was removed, or someone else scaled it
 		return needsStep(StepRemoveRecord)
 	default:
