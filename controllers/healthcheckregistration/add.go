@@ -1,5 +1,12 @@
-// Package healthcheckregistration checks what the targets of HealthCheckRegistrations depend on, and tells it by conditions on
-// the targets.
+// Package healthcheckregistration checks what the targets of HealthCheckRegistrations depend on, and writes the results as conditions on
+// the targets:
+//
+//	Observer           every replica: registrations, and which targets to evaluate when one changes
+//	TargetReconciler   leader: evaluates one target: checks it, plans its conditions, writes them (execute.go)
+//	resultStore        what was found on each target, by registration, and each registration's breaker
+//	statusKeeper       leader: finalizers and statuses of registrations, from the resultStore
+//
+// Begin reading at TargetReconciler.Reconcile; registration.TargetInput.Plan decides what is written.
 package healthcheckregistration
 
 import (

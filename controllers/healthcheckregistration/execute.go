@@ -190,7 +190,7 @@ func policiesOf(deciders []activeRegistration) []policy.Ref {
 	return policies
 }
 
-// Reporter tells of conditions that changed: Events for people, metrics for machines.
+// Reporter reports conditions that changed: Events for people, metrics for machines.
 type Reporter struct {
 	Events events.EventRecorder
 	acts   *kube.ActEvents
@@ -202,7 +202,7 @@ func NewReporter(recorder events.EventRecorder) *Reporter {
 	return &Reporter{Events: recorder, acts: kube.NewActEvents(recorder, dropped)}
 }
 
-// reportChange tells of a condition that was written or removed, on the target and on each registration that decides it. One whose
+// reportChange reports a condition that was written or removed, on the target and on each registration that decides it. One whose
 // status is as before is counted alone.
 func (r *Reporter) reportChange(target *unstructured.Unstructured, deciders []activeRegistration, step health.Step, now time.Time) {
 	count(deciders, step, "done")

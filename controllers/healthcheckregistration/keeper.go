@@ -37,7 +37,7 @@ func (k *statusKeeper) steps() policy.Steps[*v1alpha1.HealthCheckRegistration] {
 	}
 }
 
-// describe gathers what the status tells, once this generation is judged and the rules are known by which it was.
+// describe gathers what the status reports, once this generation is judged and the rules are known by which it was.
 func (k *statusKeeper) describe(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration, left policy.Left) (is policy.Description[*v1alpha1.HealthCheckRegistration], err error) {
 	stored, ok := k.policies.Current(hcr)
 	page := k.results.results(hcr.UID)
@@ -63,7 +63,7 @@ func (k *statusKeeper) describe(ctx context.Context, hcr *v1alpha1.HealthCheckRe
 	return is, nil
 }
 
-// observe gathers what a status tells of a registration, and when to look again: zero for when something changes.
+// observe gathers what a status reports of a registration, and when to evaluate again: zero for when something changes.
 func (k *statusKeeper) observe(ctx context.Context, stored storedRegistration, page *registrationResults) (st statusInput, again time.Duration) {
 	st = statusInput{storedRegistration: stored, writeError: k.policies.Troubles.Get(stored.Object.UID), summary: page.summary()}
 	st.breaker, st.breakerOpen = page.breaker.Opening()
@@ -86,7 +86,7 @@ func (k *statusKeeper) observe(ctx context.Context, stored storedRegistration, p
 	if st.kindError = k.checkKind(ctx, stored.Read); st.kindError != nil {
 		return st, kindRetry
 	}
-	// The kind may have come after the registration, and a target that is awaited may be gone before it is looked at.
+	// The kind may have come after the registration, and a target that is awaited may be gone before it is evaluated.
 	if informed := k.notifyTargets(ctx, client.ObjectKeyFromObject(stored.Object)); !informed || !st.complete {
 		return st, kindRetry
 	}
@@ -103,7 +103,7 @@ func (k *statusKeeper) checkKind(ctx context.Context, of parsedRegistration) err
 	if why == "" {
 		return nil
 	}
-	k.Layouts.Invalidate(of.kind) // somebody may mend the definition
+	k.Layouts.Invalidate(of.kind) // somebody may fix the definition
 	if layout.Problem != "" {
 		why += "; write output: RegistrationOnly"
 	}

@@ -25,7 +25,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
-// Observer knows every stored registration, and has their targets looked at. It runs on every
+// Observer knows every stored registration, and has their targets evaluated. It runs on every
 // replica, so that one that takes over knows them already.
 type Observer struct {
 	Cache   cache.Cache
@@ -86,7 +86,7 @@ func (o *Observer) attachRegistrations(registrations kube.Queue) {
 	o.enqueueAll(context.Background())
 }
 
-// enqueueAll asks for a look at all registrations and targets that are known.
+// enqueueAll enqueues all registrations and targets that are known.
 func (o *Observer) enqueueAll(ctx context.Context) {
 	if !o.synced.Load() {
 		return
@@ -99,15 +99,15 @@ func (o *Observer) enqueueAll(ctx context.Context) {
 	}
 }
 
-// targetChanged has a target looked at.
+// targetChanged has a target evaluated.
 func (o *Observer) targetChanged(target checking.Target) { o.targets.Add(nameOf(target), 0) }
 
-// request asks for a look at a registration.
+// request enqueues a registration.
 func (o *Observer) request(key types.NamespacedName, after time.Duration) {
 	o.policies.Statuses.Add(key, after)
 }
 
-// fingerprint is all of a registration by which its targets go, but for what is judged anew with each look.
+// fingerprint is all of a registration by which its targets go, but for what is judged anew with each evaluation.
 type fingerprint struct {
 	generation, judged int64
 	invalidations      int
@@ -126,8 +126,8 @@ func (o *Observer) fingerprint(j storedRegistration) fingerprint {
 	}
 }
 
-// notifyTargets asks for a look at all targets of a registration that means something else to them than when they were last asked for.
-// Our own status is written again and again while some of them change, which mustn't have thousands of others looked at. It says
+// notifyTargets enqueues all targets of a registration that means something else to them than when they were last asked for.
+// Our own status is written again and again while some of them change, which mustn't have thousands of others evaluated. It says
 // whether they were asked for, then or now.
 func (o *Observer) notifyTargets(ctx context.Context, key types.NamespacedName) bool {
 	o.notifying.Lock()
@@ -159,7 +159,7 @@ func (o *Observer) renotifyTargets(uid types.UID) {
 	}
 }
 
-// enqueueTargets asks for a look at all objects of a kind in a namespace, or in all of them, and says whether they are known.
+// enqueueTargets enqueues all objects of a kind in a namespace, or in all of them, and says whether they are known.
 func (o *Observer) enqueueTargets(ctx context.Context, kind schema.GroupVersionKind, namespace string) bool {
 	if err := o.Watches.Watch(ctx, kind, true); err != nil {
 		return false // the registration's own reconciler asks again, and tells why not
@@ -176,7 +176,7 @@ func (o *Observer) enqueueTargets(ctx context.Context, kind schema.GroupVersionK
 	return true
 }
 
-// watchNamespaces has targets looked at that a registration selects, or selected, by the labels of their namespace.
+// watchNamespaces has targets evaluated that a registration selects, or selected, by the labels of their namespace.
 func (o *Observer) watchNamespaces(ctx context.Context) error {
 	informer, err := o.Cache.GetInformer(ctx, &corev1.Namespace{})
 	if err != nil {
@@ -188,7 +188,7 @@ func (o *Observer) watchNamespaces(ctx context.Context) error {
 	return err
 }
 
-// namespaceRelabelled has all targets in a namespace looked at whose labels changed. A namespace that is new has none, or none that were
+// namespaceRelabelled has all targets in a namespace evaluated whose labels changed. A namespace that is new has none, or none that were
 // looked at without its labels.
 func (o *Observer) namespaceRelabelled(ctx context.Context, before, after *corev1.Namespace) {
 	if maps.Equal(before.Labels, after.Labels) || !o.synced.Load() {

@@ -14,7 +14,7 @@ import (
 // plan is what to do with a target now.
 type plan struct {
 	registration.TargetPlan
-	// results is what the checks of each of the look's deciders say.
+	// results is what the checks of each of the evaluation's registrations say.
 	results []registration.CheckResults
 	// notSynced: some kind that checks look at isn't all read yet.
 	notSynced bool
@@ -69,7 +69,7 @@ func (l *evaluation) plan(ctx context.Context, layout health.Layout, live sets.S
 	}
 	p.TargetPlan = c.Plan(p.results, now)
 	if l.problem = p.Problem; p.Unwritable {
-		l.r.Layouts.Invalidate(l.object.GroupVersionKind()) // somebody may mend the definition, or make it anew
+		l.r.Layouts.Invalidate(l.object.GroupVersionKind()) // somebody may fix the definition, or make it anew
 	}
 	var until time.Time
 	l.contested, until = l.r.conflicts.Persistent(name, uid, now)
@@ -77,7 +77,7 @@ func (l *evaluation) plan(ctx context.Context, layout health.Layout, live sets.S
 	return p
 }
 
-// decidedBy are the deciders of a condition type.
+// decidedBy are the registrations of a condition type.
 func (l *evaluation) decidedBy(p plan, conditionType string) (all []activeRegistration) {
 	for _, place := range p.DecidedBy[conditionType] {
 		all = append(all, l.registrations[place])
@@ -86,7 +86,7 @@ func (l *evaluation) decidedBy(p plan, conditionType string) (all []activeRegist
 }
 
 // allowFalse asks a registration's breaker, which counts only what is read live: what is in doubt already needs no live look, of which there would be
-// thousands when it matters most. One that isn't known counts as open: its status may tell that it is.
+// thousands when it matters most. One that isn't known counts as open: its status may say that it is.
 func (l *evaluation) allowFalse(ctx context.Context, d *activeRegistration, conditionType string, doubted, counts bool) bool {
 	flips := l.breakerOf(d)
 	switch {

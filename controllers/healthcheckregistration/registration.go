@@ -65,7 +65,7 @@ func (o *Observer) read(hcr *v1alpha1.HealthCheckRegistration, before parsedRegi
 	return is
 }
 
-// update has all looked at that a registration, or what the rules say of it, concerns.
+// update has all targets evaluated that a registration, or what the rules say of it, concerns.
 func (o *Observer) update(ctx context.Context, before, now storedRegistration) {
 	if before.Read.registration != nil && before.Read.registration != now.Read.registration {
 		o.closeUnusedWatches() //nolint:contextcheck // ending a watch asks nothing

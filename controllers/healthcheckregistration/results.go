@@ -33,10 +33,10 @@ type registrationResults struct {
 	breaker health.Breaker
 
 	mu sync.Mutex
-	// generation of it that targets were looked at for; needs mu, as all below.
+	// generation of it that targets were evaluated for; needs mu, as all below.
 	generation int64
 	targets    map[checking.Target]targetResult
-	// complete: there was a moment when each of its targets had been looked at.
+	// complete: there was a moment when each of its targets had been evaluated.
 	complete bool
 	// statusWrittenAt is when its status was.
 	statusWrittenAt time.Time
@@ -45,7 +45,7 @@ type registrationResults struct {
 	notified *fingerprint
 }
 
-// targetResult is what was found of one target. With thousands of targets each byte counts: it has what a status tells, in a slice.
+// targetResult is what was found of one target. With thousands of targets each byte counts: it has what a status reports, in a slice.
 type targetResult struct {
 	verdicts []conditionResult
 	// problem says why a condition isn't written; "" when all are.
@@ -76,7 +76,7 @@ func (b *resultStore) results(uid types.UID) *registrationResults {
 	return b.byUID[uid]
 }
 
-// update takes in a registration as it is stored. Nothing else begins a page: looks outlast their registrations, and nobody would
+// update takes in a registration as it is stored. Nothing else begins results: evaluations outlast their registrations, and nobody would
 // forget what they began.
 func (b *resultStore) update(hcr *v1alpha1.HealthCheckRegistration, now time.Time) {
 	b.mu.Lock()
@@ -158,7 +158,7 @@ func (p *registrationResults) record(target checking.Target, found targetResult)
 	return !known || was.problem != found.problem || was.contested != found.contested || !slices.Equal(was.verdicts, found.verdicts)
 }
 
-// allEvaluated says whether each of a registration's targets was looked at: now, or once before, when it doesn't ask which there are.
+// allEvaluated says whether each of a registration's targets was evaluated: now, or once before, when it doesn't ask which there are.
 // Those that come later are counted once they are.
 func (p *registrationResults) allEvaluated(selected func() []checking.Target) bool {
 	p.mu.Lock()
@@ -195,16 +195,16 @@ func (p *registrationResults) update(hcr *v1alpha1.HealthCheckRegistration, now 
 		p.breaker.SetConditionTypes(decides)
 	}
 	reset := hcr.Annotations[v1alpha1.AnnotationResetBreaker]
-	p.breaker.Reset(reset, now) // first, since the status may tell of a later one
+	p.breaker.Reset(reset, now) // first, since the status may report a later one
 	var stored *limit.Opening
 	if s := hcr.Status.Breaker; s != nil {
 		stored = &limit.Opening{ID: s.ID, OpenedAt: s.OpenedAt.Time}
 	}
 	p.breaker.Restore(stored)
-	p.breaker.Reset(reset, now) // while nobody ran: what it held back is believed from now on
+	p.breaker.Reset(reset, now) // while nobody ran: what it held back is trusted from now on
 }
 
-// summary is what a status tells of all targets.
+// summary is what a status reports of all targets.
 type summary struct {
 	targets int32
 	// by the worst of their conditions.

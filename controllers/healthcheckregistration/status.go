@@ -13,7 +13,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
-// statusInput is everything that a status tells.
+// statusInput is everything that a status reports.
 type statusInput struct {
 	storedRegistration
 	summary summary
@@ -48,7 +48,7 @@ func statusOf(hcr *v1alpha1.HealthCheckRegistration, st statusInput) v1alpha1.He
 	return after
 }
 
-// commonConditions is what the conditions that every kind has tell of this registration.
+// commonConditions is what the conditions that every kind has report of this registration.
 func commonConditions(hcr *v1alpha1.HealthCheckRegistration, st statusInput) policy.Conditions {
 	s := policy.Conditions{
 		Acceptance: policy.FromVerdict(st.Verdict, st.Read.unreadable),

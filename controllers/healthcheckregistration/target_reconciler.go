@@ -62,7 +62,7 @@ func (r *TargetReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 		return reconcile.Result{}, err
 	}
 	l := r.newEvaluation(target, object, in, namespace)
-	if reads != r.Observer.Watches.ReadsVersion() { // one of the deciders may read more of the object than was kept of it
+	if reads != r.Observer.Watches.ReadsVersion() { // one of the registrations may read more of the object than was kept of it
 		return reconcile.Result{RequeueAfter: staleRetry}, nil
 	}
 	l.watchRefs() //nolint:contextcheck // the same
@@ -77,8 +77,8 @@ func retryLater(err error) (reconcile.Result, error) {
 	return reconcile.Result{}, err
 }
 
-// newEvaluation begins a look at a target. Whether there is doubt is asked before who decides: a registration that is judged while the checks
-// run isn't among the deciders, and its conditions aren't nobody's.
+// newEvaluation begins the evaluation of a target. Whether there is doubt is asked before who decides: a registration that is judged while the checks
+// run isn't among the registrations, and its conditions aren't nobody's.
 func (r *TargetReconciler) newEvaluation(target checking.Target, object *unstructured.Unstructured, in versions, namespace labels.Set) *evaluation {
 	doubt := r.Observer.registrationsUnknown(target.Kind)
 	return &evaluation{r: r, target: target, object: object, registrations: r.Observer.activeRegistrations(object, in, namespace), registrationsUnknown: doubt}
@@ -107,7 +107,7 @@ func (r *TargetReconciler) read(ctx context.Context, target checking.Target) (ob
 	return nil, nil, err
 }
 
-// inOthers gives a target in those of the other versions that deciders look at. One that only unjudged registrations name decides
+// inOthers gives a target in those of the other versions that registrations look at. One that only unjudged registrations name decides
 // nothing yet, and mustn't hold up the rest.
 func (r *TargetReconciler) inOthers(ctx context.Context, target *unstructured.Unstructured, others []string) (in versions, err error) {
 	in = versions{}
@@ -149,19 +149,19 @@ func (r *TargetReconciler) forget(target checking.Target) {
 	r.Observer.dropTarget(target, nil)
 }
 
-// evaluation is one look at one target.
+// evaluation is one evaluation of one target.
 type evaluation struct {
 	r             *TargetReconciler
 	target        checking.Target
 	object        *unstructured.Unstructured
 	registrations []activeRegistration
-	// registrationsUnknown: when the deciders were asked, there may have been others.
+	// registrationsUnknown: when the registrations were asked, there may have been others.
 	registrationsUnknown bool
 	// problem says why a condition isn't written, and contested is a condition type that somebody else keeps writing.
 	problem, contested string
 }
 
-// watchRefs has the target looked at again when what its checks look at changes.
+// watchRefs has the target evaluated again when what its checks look at changes.
 func (l *evaluation) watchRefs() {
 	var by []checking.Interest
 	for _, d := range l.registrations {
@@ -207,7 +207,7 @@ func (l *evaluation) isUnmanaged() bool {
 	return len(l.registrations) == 0 && len(health.Owned(l.object)) == 0
 }
 
-// hasUnrefused says whether a plan has conditions whose write wasn't refused: these are looked at in time.
+// hasUnrefused says whether a plan has conditions whose write wasn't refused: these are evaluated in time.
 func (o outcome) hasUnrefused(p plan) bool {
 	for t := range p.Verdicts {
 		if !o.refusedTypes[t] {
@@ -217,10 +217,10 @@ func (o outcome) hasUnrefused(p plan) bool {
 	return false
 }
 
-// staleRetry is when to look at a target that changed meanwhile: once the news of it are here.
+// staleRetry is when to evaluate a target that changed meanwhile: once the news of it are here.
 const staleRetry = 100 * time.Millisecond
 
-// requeueAfter is when to look again: at a deadline, or after the shortest sync period.
+// requeueAfter is when to evaluate again: at a deadline, or after the shortest sync period.
 func (l *evaluation) requeueAfter(p plan) time.Duration {
 	var period time.Duration
 	for _, d := range l.registrations {

@@ -62,7 +62,7 @@ func probeCondition(st configState, kind, name string, of func(*targetView) prob
 	return c
 }
 
-// undeterminedMessage tells of a probe that has had no clear answer for long.
+// undeterminedMessage reports a probe that has had no clear answer for long.
 func undeterminedMessage(s *targetView, a probeSide) string {
 	at := a.undetermined.UTC().Format("2006-01-02T15:04:05Z")
 	if a.name == "external" && !s.internalSide().undetermined.IsZero() {
@@ -133,7 +133,7 @@ func leasesUnreadable(st configState) metav1.Condition {
 	return c
 }
 
-// leaseProtectionExpired tells of nodes that aren't waited for any more. Somebody must look: nothing holds back who replaces them, and yet
+// leaseProtectionExpired reports nodes that aren't waited for any more. Somebody must look: nothing holds back who replaces them, and yet
 // they are there. What was told stays until all targets were probed: a process that begins knows nothing.
 func leaseProtectionExpired(pc *v1alpha1.ProbeConfig, st configState) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionLeaseProtectionExpired}

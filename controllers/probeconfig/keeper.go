@@ -72,7 +72,7 @@ func (k *statusKeeper) waitingNamespaces(config storedConfig) []string {
 	return waits
 }
 
-// describe gathers what the status tells, once this generation is judged and the rules are known by which it was.
+// describe gathers what the status reports, once this generation is judged and the rules are known by which it was.
 func (k *statusKeeper) describe(ctx context.Context, pc *v1alpha1.ProbeConfig, left policy.Left) (is policy.Description[*v1alpha1.ProbeConfig], err error) {
 	if pc.DeletionTimestamp == nil {
 		err = k.findRecordsOnce(ctx, pc)
@@ -142,7 +142,7 @@ func (k *statusKeeper) findRecords(ctx context.Context, config storedConfig) (n 
 	}
 	k.policies.Troubles.Settled(trouble)
 	c := config.Read.config
-	if c == nil { // where it acts can't be told, so what names it is believed
+	if c == nil { // where it acts isn't known, so what names it is trusted
 		return k.Observer.adoptRecords(configWithoutSpec(pc), all), nil
 	}
 	return k.Observer.adoptRecords(c, k.trustedRecords(pc, all)), nil
@@ -224,7 +224,7 @@ func configWithoutSpec(pc *v1alpha1.ProbeConfig) *probe.Config {
 }
 
 // dependentKinds are the kinds of which something may be scaled down for a config: those that it names, and with former also
-// those that it named, as the status tells.
+// those that it named, as the status says.
 func dependentKinds(pc *v1alpha1.ProbeConfig, former bool) []v1alpha1.DependentKind {
 	var kinds []v1alpha1.DependentKind
 	if former {

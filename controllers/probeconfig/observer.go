@@ -127,7 +127,7 @@ func (o *Observer) attachOrphans(q kube.Queue) {
 	o.orphanRequests.Add(orphansName, 0)
 }
 
-// requestAll asks for a look at all that is known.
+// requestAll enqueues all that is known.
 func (o *Observer) requestAll() {
 	if !o.synced.Load() {
 		return

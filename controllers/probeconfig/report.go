@@ -20,7 +20,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/metric"
 )
 
-// Reporter tells of scaling: Events for people, metrics for machines.
+// Reporter reports scaling: Events for people, metrics for machines.
 type Reporter struct {
 	Events events.EventRecorder
 	acts   *kube.ActEvents
@@ -32,7 +32,7 @@ func NewReporter(recorder events.EventRecorder) *Reporter {
 	return &Reporter{Events: recorder, acts: kube.NewActEvents(recorder, dropped)}
 }
 
-// reportAct tells of an act, on the dependent and on the config.
+// reportAct reports an act, on the dependent and on the config.
 func (r *Reporter) reportAct(t *probe.Target, act probe.Act, err error, now time.Time) {
 	c := t.Config
 	verb, reason, note := describeAct(c, t.Namespace, act)
@@ -56,7 +56,7 @@ func (r *Reporter) reportAct(t *probe.Target, act probe.Act, err error, now time
 	}
 }
 
-// reportScaledByOthers tells of objects that others scaled up since the last look, and that stay so while the outage lasts.
+// reportScaledByOthers reports objects that others scaled up since the last look, and that stay so while the outage lasts.
 func (r *Reporter) reportScaledByOthers(t *probe.Target, before, now []probe.Finding, at time.Time) {
 	for _, f := range now {
 		same := func(was probe.Finding) bool { return was.Ref == f.Ref && was.Reason == f.Reason }
@@ -69,7 +69,7 @@ func (r *Reporter) reportScaledByOthers(t *probe.Target, before, now []probe.Fin
 	}
 }
 
-// reportUnrestored tells of objects that keep their record while their config goes, or goes elsewhere: nobody else will give them back
+// reportUnrestored reports objects that keep their record while their config goes, or goes elsewhere: nobody else will give them back
 // what was taken.
 func (r *Reporter) reportUnrestored(t *probe.Target, now time.Time) {
 	c := t.Config

@@ -213,7 +213,7 @@ func (r *TargetReconciler) stillHolds(ctx context.Context, target *probe.Target,
 	return want == probe.Down && target.Config == c, nil
 }
 
-// carryOut writes a plan's acts, all at once, and tells of them. Those that take replicas need an admission.
+// carryOut writes a plan's acts, all at once, and reports them. Those that take replicas need an admission.
 func (r *TargetReconciler) carryOut(ctx context.Context, target *probe.Target, acts []probe.Act, admitted actuate.AdmittedProber) error {
 	name, errs := keyOf(target).String(), make([]error, len(acts))
 	if len(acts) == 0 {

@@ -16,7 +16,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
-// configState is everything that a status tells.
+// configState is everything that a status reports.
 type configState struct {
 	storedConfig
 	// targets are the targets, by namespace.
@@ -148,7 +148,7 @@ func scaledDependents(before []v1alpha1.ScaledDependent, targets []*targetView) 
 	return all[:min(len(all), probe.SampleSize)]
 }
 
-// commonConditions is what the conditions that every kind has tell of this config.
+// commonConditions is what the conditions that every kind has report of this config.
 func commonConditions(pc *v1alpha1.ProbeConfig, st configState) policy.Conditions {
 	s := policy.Conditions{
 		Acceptance: policy.FromVerdict(st.Verdict, st.Read.unreadable),
@@ -213,7 +213,7 @@ func waitingTargets(targets []*targetView) (says []string) {
 	return says
 }
 
-// findings tells of the dependents that aren't as they should be: how many, and the first.
+// findings reports the dependents that aren't as they should be: how many, and the first.
 func findings(targets []*targetView) []string {
 	n, first := 0, ""
 	for _, s := range targets {

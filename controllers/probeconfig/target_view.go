@@ -10,7 +10,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 )
 
-// targetView is a target as status tells of it.
+// targetView is a target as the status reports it.
 type targetView struct {
 	probe.Target
 	hibernated bool
@@ -19,7 +19,7 @@ type targetView struct {
 func (s *targetView) internalUnhealthy() bool { return s.State.Internal.Unhealthy(s.Config.Thresholds) }
 func (s *targetView) externalUnhealthy() bool { return s.State.ExternalUnhealthy(s.Config) }
 
-// probeSide is what one probe tells of a target.
+// probeSide is what one probe reports of a target.
 type probeSide struct {
 	name               string
 	counts             *probe.Counts

@@ -1,5 +1,9 @@
-// Package checking looks at what HealthCheckRegistrations check: it watches the kinds, knows which targets depend on an object,
-// and makes the checks. It writes nothing.
+// Package checking reads what the checks of HealthCheckRegistrations look at, and makes the checks. It writes nothing.
+//
+//	Checker   makes the checks of one target; begin reading at Checker.Results
+//	Watches   informers of kinds in the seed; says which targets to evaluate when an object changes
+//	Shoots    connections to shoots by their kubeconfigs, and a mirror of each query (package shoots)
+//	Layouts   how kinds keep conditions
 package checking
 
 import (
@@ -27,7 +31,7 @@ import (
 type Checker struct {
 	Watches *Watches
 	Shoots  *Shoots
-	// Live reads from the API server, past any cache, and what it doesn't find may be believed.
+	// Live reads from the API server, past any cache, and what it doesn't find may be trusted.
 	Live  client.Reader
 	Clock clock.PassiveClock
 }

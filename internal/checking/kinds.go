@@ -19,7 +19,7 @@ const (
 	// failureTTL is for how long a question about a kind that failed isn't asked again: checks may name one that is served later, a right
 	// may be missing, and each target's look would be a request.
 	failureTTL = 5 * time.Second
-	// layoutTTL is for how long a kind's layout is believed, unless somebody doubts it.
+	// layoutTTL is for how long a kind's layout is trusted, unless it is invalidated.
 	layoutTTL = time.Hour
 	// requestTimeout is for how long a question is waited for: all who ask for the kind meanwhile wait with it, and nobody asks anew.
 	requestTimeout = 10 * time.Second
@@ -31,7 +31,7 @@ type kindCache[T any] struct {
 	// ask may make a request, whoever still waits for it.
 	ask   func(context.Context, schema.GroupVersionKind) (T, error)
 	clock clock.PassiveClock
-	// ttl is for how long an answer is believed; zero: for good.
+	// ttl is for how long an answer is trusted; zero: for good.
 	ttl time.Duration
 
 	requests singleflight.Group

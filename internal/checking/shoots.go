@@ -180,7 +180,7 @@ func (s *Shoots) kubeconfigChanged(by connKey, secret client.Object) {
 	}
 }
 
-// changed has those targets looked at whose checks look at a query, or at anything.
+// changed has those targets evaluated whose checks look at a query, or at anything.
 func (s *Shoots) changed(of *shoot, at *query) {
 	s.mu.Lock()
 	var concerned []Target
@@ -215,7 +215,7 @@ func (of *shoot) keepOnly(used sets.Set[query]) {
 	}
 }
 
-// objects are what a query finds in the shoot of a namespace, as it was seen last. The error says why that can't be believed.
+// objects are what a query finds in the shoot of a namespace, as it was seen last. The error says why that can't be trusted.
 func (s *Shoots) objects(ctx context.Context, h shootKey, q query) ([]client.Object, error) {
 	s.mu.Lock()
 	var of *shoot
@@ -246,7 +246,7 @@ func (s *Shoots) objects(ctx context.Context, h shootKey, q query) ([]client.Obj
 	return m.Objects()
 }
 
-// connect has the shoot reached by the kubeconfig that is stored. What was seen by another one isn't believed any more.
+// connect has the shoot reached by the kubeconfig that is stored. What was seen by another one isn't trusted any more.
 func (of *shoot) connect(ctx context.Context, clients *shoots.Clients, namespace string, secret client.Object) error {
 	of.connecting.Lock()
 	defer of.connecting.Unlock()

@@ -126,7 +126,7 @@ func (w *Watches) newInformer(by toolscache.ListerWatcher, of runtime.Object, re
 	return made
 }
 
-// recovered has those looked at that couldn't be judged while what is known of a kind wasn't believed.
+// recovered has those evaluated that couldn't be judged while what is known of a kind wasn't trusted.
 func (w *Watches) recovered(kind schema.GroupVersionKind, known toolscache.Store) {
 	for _, target := range w.index.WatchersOfKind(kind) {
 		w.Changed(target)
@@ -140,7 +140,7 @@ func (w *Watches) recovered(kind schema.GroupVersionKind, known toolscache.Store
 }
 
 // Watch begins to watch a kind, of which all objects are targets where it says so. The error says why what is known of the
-// kind can't be believed: ErrNotSynced until it is all read.
+// kind can't be trusted: ErrNotSynced until it is all read.
 func (w *Watches) Watch(ctx context.Context, kind schema.GroupVersionKind, targets bool) error {
 	scope, err := w.scopes.Of(ctx, kind) // which may take a request, that nobody else is to wait for
 	if meta.IsNoMatchError(err) {

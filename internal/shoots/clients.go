@@ -1,4 +1,5 @@
-// Package shoots reaches the clusters whose kubeconfigs lie in Secrets, and reads what may be believed.
+// Package shoots reads clusters whose kubeconfigs are in Secrets: Clients connects to them, a Mirror keeps the objects of one query, and
+// WatchHealth says whether these are current. What a VerifyingClient doesn't find really doesn't exist.
 package shoots
 
 import (

@@ -36,7 +36,7 @@ type Source struct {
 	Clock   clock.PassiveClock
 }
 
-// Mirror keeps the objects of one query to one cluster, as a watch tells of them. It is safe for concurrent use.
+// Mirror keeps the objects of one query to one cluster, as a watch reports them. It is safe for concurrent use.
 type Mirror struct {
 	source Source
 	stop   context.CancelFunc
@@ -69,7 +69,7 @@ func Open(s Source) *Mirror {
 // Close ends it.
 func (m *Mirror) Close() { m.stop() }
 
-// Objects are those that there are, which aren't to be changed. The error says why that can't be believed: ErrNotSynced until they were
+// Objects are those that there are, which aren't to be changed. The error says why that can't be trusted: ErrNotSynced until they were
 // read once.
 func (m *Mirror) Objects() ([]client.Object, error) {
 	if err := m.usable(); err != nil {

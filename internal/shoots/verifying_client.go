@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// VerifyingClient is a client whose NotFound may be believed: what a cache lacks is asked for live, and a kind that isn't served, or is
+// VerifyingClient is a client whose NotFound may be trusted: what a cache lacks is asked for live, and a kind that isn't served, or is
 // being removed with all its objects, is another error.
 type VerifyingClient struct {
 	client.Client
@@ -60,7 +60,7 @@ func (b VerifyingClient) Get(ctx context.Context, key client.ObjectKey, into cli
 // notServedError is said in the words that a watch has for it: a condition says the same, whichever way its check was made.
 func notServedError(err error) error { return fmt.Errorf("the kind isn't served: %w", err) }
 
-// List reads with the client; that a live one finds nothing may be believed, too.
+// List reads with the client; that a live one finds nothing may be trusted, too.
 func (b VerifyingClient) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
 	err := b.Client.List(ctx, into, options...)
 	switch {
@@ -86,7 +86,7 @@ func resourceOf(all *metav1.APIResourceList, kind string) *metav1.APIResource {
 	return &all.APIResources[i]
 }
 
-// NewVerifyingClient makes a client that reads live, and what it doesn't find may be believed.
+// NewVerifyingClient makes a client that reads live, and what it doesn't find may be trusted.
 func NewVerifyingClient(config *rest.Config, options client.Options) (VerifyingClient, error) {
 	live, errLive := client.New(config, options)
 	served, errServed := NewCheckServed(config, options.HTTPClient)
@@ -124,7 +124,7 @@ func NewCheckServed(config *rest.Config, through *http.Client) (CheckServed, err
 		case is == nil:
 			return fmt.Errorf("the kind %s isn't served", kind.Kind)
 		case slices.Contains(is.Verbs, "delete") && !slices.Contains(is.Verbs, "create"):
-			// So the API server tells of a kind whose definition was deleted, while its objects go.
+			// So the API server reports a kind whose definition was deleted, while its objects go.
 			return fmt.Errorf("the kind %s is being removed, with all its objects", kind.Kind)
 		}
 		return nil

@@ -38,12 +38,12 @@ type WatchHealth struct {
 }
 
 // NewWatchHealth makes the link of a query whose requests are to be answered within a time. It calls mended each time that what is known may
-// be believed again.
+// be trusted again.
 func NewWatchHealth(within time.Duration, now clock.PassiveClock, mended func()) *WatchHealth {
 	return &WatchHealth{timeout: within, clock: now, recovered: mended}
 }
 
-// Err is why what is known can't be believed; nil where it can, if all was read once.
+// Err is why what is known can't be trusted; nil where it can, if all was read once.
 func (l *WatchHealth) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

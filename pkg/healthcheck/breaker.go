@@ -23,20 +23,20 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
-// BreakerResetAnnotation on a target closes the breaker whose id is its value: what it held back is believed from then on. There is one
+// BreakerResetAnnotation on a target closes the breaker whose id is its value: what it held back is trusted from then on. There is one
 // breaker for all targets of a registration: whoever may annotate one of them closes it for all.
 const BreakerResetAnnotation = "autohealer.resourcestack.com/reset-breaker"
 
 const (
 	// recountPeriod lies between two counts of all targets: in a wave each one that turns False asks for it.
 	recountPeriod = 10 * time.Second
-	// inDoubtPeriod is how often a target is looked at that isn't believed, so that a reset is followed while it holds.
+	// inDoubtPeriod is how often a target is evaluated that isn't trusted, so that a reset is followed while it holds.
 	inDoubtPeriod = time.Minute
 
 	resetHintPrefix = "; to have it believed, look at what they have in common, then annotate this object with " + BreakerResetAnnotation + "="
 )
 
-// openingIn finds the id at the end of the message of what isn't believed. So it outlives the program.
+// openingIn finds the id at the end of the message of what isn't trusted. So it outlives the program.
 var openingIn = regexp.MustCompile(regexp.QuoteMeta(resetHintPrefix) + `([0-9a-z]+)$`)
 
 // breaker holds back what turns False when that are too many of a registration's targets at once. It is safe for concurrent use.
@@ -54,7 +54,7 @@ type breaker struct {
 
 	restoring sync.Mutex
 	restored  bool // needs restoring
-	// transition is held while it opens or closes and that is told: else the gauge could tell of what was before, and one opening is logged
+	// transition is held while it opens or closes and that is told: else the gauge could report what was before, and one opening is logged
 	// by all who come upon it. What counts holds it only after it counted.
 	transition sync.Mutex
 }
@@ -84,7 +84,7 @@ func (b *breaker) count(ctx context.Context) int {
 	return len(all)
 }
 
-// restoreOnce looks, before the first target is judged, what an earlier program left: what is written then may not tell of it any more.
+// restoreOnce looks, before the first target is judged, what an earlier program left: what is written then may not report it any more.
 func (b *breaker) restoreOnce(ctx context.Context) {
 	b.restoring.Lock()
 	defer b.restoring.Unlock()
@@ -100,8 +100,8 @@ func (b *breaker) restoreOnce(ctx context.Context) {
 	b.restored = true
 }
 
-// restore takes over the breaker that an earlier program left open, as the targets' conditions tell. If that was reset meanwhile, or
-// just before, what it held back is believed.
+// restore takes over the breaker that an earlier program left open, as the targets' conditions say. If that was reset meanwhile, or
+// just before, what it held back is trusted.
 func (b *breaker) restore(ctx context.Context, all []*unstructured.Unstructured) {
 	last, resets := "", []string{}
 	var doubtful []*unstructured.Unstructured
@@ -127,7 +127,7 @@ func (b *breaker) restore(ctx context.Context, all []*unstructured.Unstructured)
 	log.FromContext(ctx).Info("Too many targets had turned False together before this program began", "annotation", BreakerResetAnnotation+"="+last, "reset", closed)
 }
 
-// opening is the id of the last opening that a target's conditions tell of; "" when they tell of none.
+// opening is the id of the last opening that a target's conditions report; "" when they report none.
 func (b *breaker) opening(target *unstructured.Unstructured) (last string) {
 	for _, conditionType := range b.doubted(target) {
 		if found := openingIn.FindStringSubmatch(health.Find(target, conditionType).Message); found != nil {
@@ -146,7 +146,7 @@ func (b *breaker) open() bool {
 func (b *breaker) resetHint() string {
 	is, open := b.state.Opening()
 	if !open {
-		return "" // it was reset just now, and the target is looked at again
+		return "" // it was reset just now, and the target is evaluated again
 	}
 	return resetHintPrefix + is.ID
 }
@@ -195,8 +195,8 @@ func (b *breaker) setGauge(open bool) {
 	}
 }
 
-// recordVerdicts takes in a plan that was carried out, and says when the target is to be looked at again: at the plan's deadline, or soon while it isn't
-// believed.
+// recordVerdicts takes in a plan that was carried out, and says when the target is to be evaluated again: at the plan's deadline, or soon while it isn't
+// trusted.
 func (b *breaker) recordVerdicts(target types.NamespacedName, p health.Plan) (lookAgain time.Time) {
 	lookAgain = p.RequeueAt
 	for conditionType, verdict := range p.Verdicts {

@@ -59,7 +59,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return r.requeueAfter(again), err
 }
 
-// requeueAfter has the target looked at again at a deadline, or after the period. What only that asks for waits for all that somebody else does:
+// requeueAfter has the target evaluated again at a deadline, or after the period. What only that asks for waits for all that somebody else does:
 // with thousands of targets there is always one whose period is over.
 func (r *reconciler) requeueAfter(deadline time.Time) reconcile.Result {
 	result := reconcile.Result{RequeueAfter: retry.RequeueAfter(r.syncPeriod, deadline, r.clock.Now())}

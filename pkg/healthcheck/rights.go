@@ -21,16 +21,16 @@ import (
 )
 
 const (
-	// rightsTTL is for how long the API server's answer to whether a kind may be watched, or listed, is believed.
+	// rightsTTL is for how long the API server's answer to whether a kind may be watched, or listed, is trusted.
 	rightsTTL = 10 * time.Second
-	// rereadTime is for how long what a cache has isn't believed after the right is back: its informer tries again at least once a minute.
+	// rereadTime is for how long what a cache has isn't trusted after the right is back: its informer tries again at least once a minute.
 	rereadTime = 75 * time.Second
 	// forgetRightsAfter is after how long without a question rights are forgotten, or up to twice that: their namespaces may be gone.
 	forgetRightsAfter = 24 * time.Hour
 )
 
 // rightsChecked reads from the manager's cache, while the program may watch what it reads: an informer that has lost the right keeps
-// what it knew, and nobody is told. The cache is the extension author's, so it can't be made to tell of its watches' errors.
+// what it knew, and nobody is told. The cache is the extension author's, so it can't be made to report its watches' errors.
 type rightsChecked struct {
 	client.Client
 	rights *watchRights

@@ -227,7 +227,7 @@ func (r *refs) follow(by checkOf, objects []client.Object) error {
 	return nil
 }
 
-// clusterScoped says whether objects of the kind are in no namespace. Of a kind that isn't served it is false: each look asks again.
+// clusterScoped says whether objects of the kind are in no namespace. Of a kind that isn't served it is false: each evaluation asks again.
 func clusterScoped(kinds meta.RESTMapper, kind schema.GroupVersionKind) (bool, error) {
 	mapping, err := kinds.RESTMapping(kind.GroupKind(), kind.Version)
 	if meta.IsNoMatchError(err) {

@@ -34,11 +34,11 @@ type writer struct {
 	// breaker holds back what turns False.
 	breaker   *breaker
 	conflicts health.WriteConflicts
-	// codesDroppedAt is when codes were written and weren't there, in seconds since 1970. They would be missed, and written, at each look.
+	// codesDroppedAt is when codes were written and weren't there, in seconds since 1970. They would be missed, and written, at each evaluation.
 	codesDroppedAt atomic.Int64
 }
 
-// codesDroppedTTL is for how long it is believed that a kind keeps no codes: its definition may get them.
+// codesDroppedTTL is for how long it is trusted that a kind keeps no codes: its definition may get them.
 const codesDroppedTTL = time.Hour
 
 func (w *writer) keepsCodes() bool {

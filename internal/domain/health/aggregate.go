@@ -23,7 +23,7 @@ type History struct {
 	Failed bool
 	// New: it was never True. What was never well didn't turn bad.
 	New bool
-	// Doubted: it failed, which wasn't believed, and it was neither True nor believed to be False since.
+	// Doubted: it failed, which wasn't trusted, and it was neither True nor trusted to be False since.
 	Doubted bool
 	// Since is when Progressing began, in whole seconds; zero when it didn't, or was followed by True.
 	Since time.Time
@@ -84,7 +84,7 @@ func Aggregate(results []Result, past History, now time.Time) Verdict {
 	return v
 }
 
-// InDoubt says whether the checks said False, which wasn't believed, and nothing since says that it is over: not that they can't be made, nor
+// InDoubt says whether the checks said False, which wasn't trusted, and nothing since says that it is over: not that they can't be made, nor
 // that something progresses.
 func (v *Verdict) InDoubt() bool { return v.Reason == ReasonInDoubt || v.History.Doubted }
 
@@ -92,7 +92,7 @@ func (v *Verdict) fail() {
 	v.Status, v.Reason, v.History = False, ReasonUnsuccessful, History{Failed: true}
 }
 
-// progress says when it began, and until when it is believed: not at all after a failure.
+// progress says when it began, and until when it is trusted: not at all after a failure.
 func progress(results []Result, past History, now time.Time) (since, deadline time.Time) {
 	since = past.Since
 	if len(results) == 0 || past.Failed {

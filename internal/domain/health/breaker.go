@@ -36,7 +36,7 @@ type Breaker struct {
 	conditionTypes sets.Set[string]
 	// turnedFalse is when each condition last turned False, of those that did within correlationWindow.
 	turnedFalse map[conditionKey]time.Time
-	// trustedUntil then what was in doubt is believed, since the breaker was reset.
+	// trustedUntil then what was in doubt is trusted, since the breaker was reset.
 	trustedUntil time.Time
 }
 
@@ -85,7 +85,7 @@ func (f *Breaker) AllowFalse(target, conditionType string, doubted bool, targets
 	return true
 }
 
-// holdBack needs f.mu. A look that began before the registration changed may tell of what it doesn't decide any more, and nobody would take that back.
+// holdBack needs f.mu. An evaluation that began before the registration changed may report what it doesn't decide any more, and nothing would undo that.
 func (f *Breaker) holdBack(target, conditionType string) {
 	if f.conditionTypes != nil && !f.conditionTypes.Has(conditionType) {
 		return
@@ -99,7 +99,7 @@ func (f *Breaker) holdBack(target, conditionType string) {
 	f.heldBack[target].Insert(conditionType)
 }
 
-// RecordVerdict takes in what a condition of the target came to. It isn't in doubt any more once it is True, or False and believed: that nobody knows
+// RecordVerdict takes in what a condition of the target came to. It isn't in doubt any more once it is True, or False and trusted: that nobody knows
 // how it is, or that it progresses, says nothing. What is in doubt by an opening of this process AllowFalse has taken in. Released says that it
 // was in doubt.
 func (f *Breaker) RecordVerdict(target, conditionType string, v Verdict) (released bool) {
@@ -203,7 +203,7 @@ func (f *Breaker) Opening() (o limit.Opening, ok bool) {
 	return f.breaker.Opening()
 }
 
-// Restore takes over the breaker that a status tells of, nil for none: another process opened it, and may have closed it since. What this one
+// Restore takes over the breaker that a status reports, nil for none: another process opened it, and may have closed it since. What this one
 // opened, or holds something back by, it knows better.
 func (f *Breaker) Restore(stored *limit.Opening) {
 	f.mu.Lock()
@@ -227,7 +227,7 @@ func (f *Breaker) CloseIfClear() (closed bool) {
 	return open && len(f.heldBack) == 0 && f.breaker.ResetBy(o.ID) && f.breaker.Close()
 }
 
-// Reset closes the breaker of this ID: someone looked, and what is in doubt is believed for as long as a wave lasts, however many
+// Reset closes the breaker of this ID: someone looked, and what is in doubt is trusted for as long as a wave lasts, however many
 // they are. Others count anew, and so does what recovers in between.
 func (f *Breaker) Reset(id string, now time.Time) (closed bool) {
 	f.mu.Lock()

@@ -54,7 +54,7 @@ func typed[T appsv1.Deployment | appsv1.StatefulSet | appsv1.ReplicaSet | appsv1
 // HasBuiltin says whether a check for the kind comes with Autohealer.
 func HasBuiltin(kind schema.GroupKind) bool { return builtin[kind] != nil }
 
-// Builtin judges an object by the check that comes for its kind. timeout is how long Progressing is believed, and how long an object is
+// Builtin judges an object by the check that comes for its kind. timeout is how long Progressing is trusted, and how long an object is
 // new: it may start until then. One that is being deleted is Progressing.
 func Builtin(object *unstructured.Unstructured, timeout time.Duration, now time.Time) Result {
 	kind := object.GroupVersionKind().GroupKind()

@@ -35,7 +35,7 @@ func locationOf(kind schema.GroupVersionKind, key types.NamespacedName) location
 	return location{unique.Make(kind), key}
 }
 
-// watchedRef is what one check looks at in a place.
+// watchedRef is what one check looks at, by its location.
 type watchedRef struct {
 	location
 	// selector of the objects; nil for one of a name.
@@ -49,14 +49,14 @@ func (s watchedRef) same(other watchedRef) bool {
 	return s.selector.String() == other.selector.String()
 }
 
-// watcher is who looks at a place, through a selector or at an object of a name.
+// watcher is who looks at a location, through a selector or at an object of a name.
 type watcher[T comparable] struct {
 	who      T
 	selector labels.Selector
 }
 
 // Index knows who looks at an object: targets, or single checks of theirs. It is safe for concurrent use, and the zero value is empty.
-// Most places have one follower, and a target has a few sights, so that slices take a quarter of what sets would.
+// Most locations have one watcher, and a target has a few refs, so that slices take a quarter of what sets would.
 type Index[T comparable] struct {
 	mu       sync.Mutex
 	watchers map[location][]watcher[T] // needs mu

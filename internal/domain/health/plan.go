@@ -1,7 +1,19 @@
-// Package health decides which conditions an object gets from checks of the objects that depend on it. It is pure: time comes
-// in as an argument, and nothing here reads or writes a cluster. The checks that come with Autohealer judge an object
-// each; Aggregate makes one verdict of all that are about one condition type; Next turns it into a condition, and Patch says
-// how to write that without touching anyone else's.
+// Package health decides which conditions an object gets from checks of the objects that it depends on. It is pure: time is an argument,
+// and nothing here reads or writes a cluster.
+//
+//	checks (Builtin, ByStatus, …)   a Result each: True, False, Unknown or Progressing
+//	Aggregate                       one Verdict of all checks of a condition type
+//	Breaker                         holds back False on too many targets at once: Unknown, HealthCheckInDoubt
+//	Next                            the condition that follows from the verdict, and whether it is to be written
+//	Patch, ApplyObject              how to write it without touching other conditions
+//
+// What a condition's status leads to:
+//
+//	Progressing → False   its time-out is over, or it was False before and not True since
+//	Unknown     → as it was, once the checks can be made again
+//	False       → True    only when all checks are True
+//
+// Begin reading at PlanTarget, which does all of this for one target.
 package health
 
 import (
@@ -12,7 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// ReasonInDoubt: the checks say False, for too many targets at once to be believed.
+// ReasonInDoubt: the checks say False, for too many targets at once to be trusted.
 const ReasonInDoubt = "HealthCheckInDoubt"
 
 const inDoubtPrefix = "not believed, because too many turn False at once: "
@@ -33,7 +45,7 @@ type Input struct {
 	// AllowFalse is asked when a condition would turn False that isn't so yet, and told whether it is in doubt already: false holds that
 	// back, see Breaker. Nil holds nothing.
 	AllowFalse func(conditionType string, doubted bool) bool
-	// CheckConflict is asked at each look, before what is found of a condition is replaced, or removed, see WriteConflicts.Check. Nil replaces it.
+	// CheckConflict is asked at each evaluation, before what is found of a condition is replaced, or removed, see WriteConflicts.Check. Nil replaces it.
 	CheckConflict func(conditionType string, found, next *Condition) (rewrites bool, until time.Time)
 	// ResetHint ends the message of what is held back: what people may do about it. Nil says nothing.
 	ResetHint func() string
@@ -47,7 +59,7 @@ type Step struct {
 	Previous Status
 	// Remove the condition instead of writing it.
 	Remove bool
-	// Held: the checks say False, and the breaker doesn't believe it. Counted: it was asked, and does.
+	// Held: the checks say False, and the breaker doesn't trust it. Counted: it was asked, and does.
 	Held, Counted bool
 }
 
@@ -170,7 +182,7 @@ func inDoubt(v Verdict, past History) Verdict {
 	return v
 }
 
-// InDoubt says whether the checks said False when they were asked last, and weren't believed. Of none, it is false.
+// InDoubt says whether the checks said False when they were asked last, and weren't trusted. Of none, it is false.
 func (c *Condition) InDoubt() bool { return c != nil && c.Reason == ReasonInDoubt }
 
 func (c *Condition) status() Status {

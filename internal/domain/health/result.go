@@ -31,7 +31,7 @@ type Result struct {
 	Detail string `json:"detail,omitempty"`
 	// Codes classify what is wrong, such as ERR_CONFIGURATION_PROBLEM.
 	Codes []string `json:"codes,omitempty"`
-	// Timeout is how long Progressing is believed. A Progressing result without one counts as False: nothing would ever end it.
+	// Timeout is how long Progressing is trusted. A Progressing result without one counts as False: nothing would ever end it.
 	Timeout time.Duration `json:"-"`
 	// Note is what people are to know although it is True.
 	Note string `json:"note,omitempty"`
@@ -133,7 +133,7 @@ func requireTrue(kind, conditionType string, s *conditionState) Result {
 	return unhealthy(detail)
 }
 
-// seen asks that the object's controller has seen its latest spec; before, its status tells of an older one.
+// seen asks that the object's controller has seen its latest spec; before, its status is about an older one.
 func seen(kind string, generation, observed int64) Result {
 	if observed >= generation {
 		return healthy()
@@ -154,7 +154,7 @@ func firstOf(results ...Result) Result {
 const (
 	// maxDetail bounds what one check may say in a condition, in bytes. Details have parts that others wrote.
 	maxDetail = 512
-	// maxDetails bounds how many checks a message tells of: twenty of them are 10 KiB, and metav1.Condition takes 32.
+	// maxDetails bounds how many checks a message reports: twenty of them are 10 KiB, and metav1.Condition takes 32.
 	maxDetails = 20
 )
 

@@ -102,7 +102,7 @@ func keepsUnknown(schema map[string]any) bool {
 }
 
 // Unsupported is what the schema of a kind's conditions doesn't have of the fields that not all kinds have. An API server prunes these, so that
-// each look would find that they aren't there, and refuses to apply them.
+// each evaluation would find that they aren't there, and refuses to apply them.
 type Unsupported struct {
 	Codes              bool `json:"codes,omitempty"`
 	ObservedGeneration bool `json:"observedGeneration,omitempty"`

@@ -37,7 +37,7 @@ type conditionWrite struct {
 const (
 	minBackoff = time.Second
 	maxBackoff = 5 * time.Minute
-	// minReported is for how long a contest is reported at least: others write every half minute, or so.
+	// minReported is for how long a write conflict is reported at least: others write every half minute, or so.
 	minReported = 2 * time.Minute
 )
 
@@ -48,7 +48,7 @@ func (c conditionWrite) backoff() time.Duration {
 	return min(minBackoff<<min(c.rounds-1, 20), maxBackoff)
 }
 
-// Check is asked at each look, also where nothing is to be written. It says of a condition that is to be written in the place of what was found whether that rewrites what we had written already, with the same
+// Check is asked at each evaluation, also where nothing is to be written. It says of a condition that is to be written in the place of what was found whether that rewrites what we had written already, with the same
 // status, and somebody else replaced; and until when it isn't to be written therefore, zero when it may be now. Nil is none, on either side.
 func (c *WriteConflicts) Check(target string, uid types.UID, conditionType string, found, next *Condition, now time.Time) (rewrites bool, until time.Time) {
 	c.mu.Lock()

@@ -98,7 +98,7 @@ func (f *Fleet) FollowBreaker(named *limit.Opening) {
 	f.openedHere = false
 }
 
-// Reset closes the breaker of this ID: someone looked, and the targets that turned unhealthy are to be believed.
+// Reset closes the breaker of this ID: someone looked, and the targets that turned unhealthy are to be trusted.
 func (f *Fleet) Reset(id string) (closed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

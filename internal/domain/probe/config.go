@@ -169,7 +169,7 @@ func (r *reader) leases(spec *v1alpha1.NodeLeases) *LeaseSettings {
 	grace := r.duration("spec.nodeLeases.monitorGraceDuration", spec.MonitorGraceDuration, defaultGrace, time.Millisecond)
 	t := &LeaseSettings{
 		FailureFraction: or(spec.FailureFraction, defaultFailureFraction), Grace: grace, MinCandidates: int(or(spec.MinCandidates, defaultMinCandidates)),
-		// Less than twice the grace, and most of the time would be over before leases are expired and believed.
+		// Less than twice the grace, and most of the time would be over before leases are expired and trusted.
 		MaxProtection: r.duration("spec.nodeLeases.maxProtectionDuration", spec.MaxProtectionDuration, max(defaultMaxProtection, 2*grace), 2*grace),
 	}
 	r.require(t.FailureFraction > 0 && t.FailureFraction <= 1, "spec.nodeLeases.failureFraction: %v is not more than 0 and at most 1", t.FailureFraction)

@@ -41,7 +41,7 @@ type Fleet struct {
 	// votes has the namespaces of the acting members, with how many each has. A namespace has one vote on the breaker, however
 	// many configs probe it. unrecovered has those of the members that are so.
 	votes, unrecovered namespaceCounts
-	// unhealthy are the members that turned so and are so still, but for those that are believed.
+	// unhealthy are the members that turned so and are so still, but for those that are trusted.
 	unhealthy map[TargetKey]*member
 	breaker   limit.Breaker
 	// openedHere: this process opened the breaker. recoveredSince is since when few are unrecovered while it is open; zero while many are.

@@ -14,7 +14,7 @@ import (
 // SampleSize is how many names or entries a plan, a message source or a status carries at most.
 const SampleSize = sample.Size
 
-// MaxProvenKubeconfigs is how many kubeconfigs a status tells of that have worked; of those beyond the manager alone knows whether they did.
+// MaxProvenKubeconfigs is how many kubeconfigs a status reports as proven; of the rest the manager alone knows whether they have worked.
 const MaxProvenKubeconfigs = 1000
 
 // ClusterState is what a forecast is made of.

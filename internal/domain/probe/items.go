@@ -13,7 +13,7 @@ type Items struct {
 	// Targets that were looked at.
 	Targets []TargetForecast
 	// Restores are the objects that a stored config of its name scaled down, and that this one would scale up at once,
-	// healthy or not. No more are known than its status tells.
+	// healthy or not. No more are known than its status says.
 	Restores []v1alpha1.ScaledDependent
 }
 
@@ -43,7 +43,7 @@ type Change struct {
 // Simulation is from where a forecast looks ahead.
 type Simulation struct {
 	Now time.Time
-	// Scaled are the objects that a stored config of its name scaled down, as its status tells.
+	// Scaled are the objects that a stored config of its name scaled down, as its status says.
 	Scaled []v1alpha1.ScaledDependent
 }
 

@@ -26,7 +26,7 @@ func (t LeaseSettings) ExpiresAfter() time.Duration { return t.Grace * 3 / 4 }
 // lateAfter is the age from which a lease is watched. A kubelet renews its lease every 10 s, so in a healthy cluster none is.
 func (t LeaseSettings) lateAfter() time.Duration { return t.Grace / 2 }
 
-// minUnchanged is how long a lease must not have moved by our own clock before its age is believed: longer than the 10 s in
+// minUnchanged is how long a lease must not have moved by our own clock before its age is trusted: longer than the 10 s in
 // which a kubelet renews it. The clocks of nodes differ, and so an old time alone says nothing.
 func (t LeaseSettings) minUnchanged() time.Duration { return max(12*time.Second, t.Grace/4) }
 
@@ -43,7 +43,7 @@ type NodeLease struct {
 const (
 	// LeasesExpired: too many nodes don't renew their leases.
 	LeasesExpired Class = "LeasesExpired"
-	// LeasesUnproven: so many leases look expired that weren't watched for long enough that it can't be told.
+	// LeasesUnproven: so many leases look expired that weren't watched for long enough that it isn't known.
 	LeasesUnproven Class = "LeasesUnproven"
 	// TooFewCandidates: so few nodes have leases that these say nothing.
 	TooFewCandidates Class = "TooFewCandidates"

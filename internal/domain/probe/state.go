@@ -109,7 +109,7 @@ func (s State) After(c *Config, r Run) State {
 }
 
 // passTime lets the time until the run pass. While the external probe doesn't succeed, nodes can't be expected to, and so the time that
-// leases are believed for stands still.
+// leases are trusted for stands still.
 func (s *State) passTime(r Run) {
 	before := s.At
 	s.At = r.Ended

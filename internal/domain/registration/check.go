@@ -39,7 +39,7 @@ func (r *Registration) selectsByItself(object *unstructured.Unstructured) bool {
 	return r.selector.Empty() || r.selector.Matches(labels.Set(object.GetLabels()))
 }
 
-// Suspended says whether a target isn't checked now. One for which that can't be told isn't checked either.
+// Suspended says whether a target isn't checked now. One for which that isn't known isn't checked either.
 func (r *Registration) Suspended(target *unstructured.Unstructured) (bool, error) {
 	if r.suspended == nil {
 		return false, nil

@@ -163,13 +163,13 @@ type Forecast struct {
 	// others exist.
 	Targets, Looked int
 	AllRead         bool
-	// WouldFail counts targets with a condition that would turn False, WouldFailTargets tells of some. WouldBeDoubted counts
-	// those where the breaker wouldn't believe it.
+	// WouldFail counts targets with a condition that would turn False, WouldFailTargets reports some. WouldBeDoubted counts
+	// those where the breaker wouldn't trust it.
 	WouldFail        int
 	WouldFailTargets []string
 	WouldBeDoubted   int
 	// WouldBeUnknown counts targets with a condition that would be Unknown, since an expression of a check can't be evaluated,
-	// WouldBeUnknownTargets tells of some.
+	// WouldBeUnknownTargets reports some.
 	WouldBeUnknown        int
 	WouldBeUnknownTargets []string
 	// ForeignConditions are some that are on targets already and someone else's.
@@ -192,7 +192,7 @@ type Forecast struct {
 	// UnsafeKubeconfigs are some Secrets of shoots, each with what is wrong.
 	UnsafeKubeconfigs []string
 
-	// Items tell people the same of each target that was looked at.
+	// Items tell people the same of each target that was evaluated.
 	Items Items
 }
 
@@ -203,7 +203,7 @@ type Items struct {
 	More    bool
 	// Failing counts targets with a condition that is False already, Writes the conditions that would be written.
 	Failing, Writes int
-	// Untyped is why the types of some fields that expressions read can't be told; nil when they can.
+	// Untyped is why the types of some fields that expressions read aren't known; nil when they are.
 	Untyped error
 }
 

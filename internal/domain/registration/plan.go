@@ -26,7 +26,7 @@ type ActiveRegistration struct {
 	BreakerOpen bool
 }
 
-// OnTarget is the decider as it is on a target, which people may hold.
+// OnTarget is the registration as it is on a target, which people may hold.
 func (d ActiveRegistration) OnTarget(target *unstructured.Unstructured, now time.Time) ActiveRegistration {
 	if kept := hold.Of(target.GetAnnotations()); d.State == lifecycle.Active && kept.Holds(now, time.Time{}) {
 		d.State, d.Held, d.Reason = lifecycle.Paused, true, kept.Says(now)
@@ -34,12 +34,12 @@ func (d ActiveRegistration) OnTarget(target *unstructured.Unstructured, now time
 	return d
 }
 
-// Writing says whether a decider's conditions are those of targets, and not only told of in its status.
+// Writing says whether a registration's conditions are those of targets, and not only told of in its status.
 func (d *ActiveRegistration) Writing() bool {
 	return !d.State.IsWithdrawn() && (d.Registration == nil || d.Writes())
 }
 
-// CheckResults is what the checks of one decider say of a target.
+// CheckResults is what the checks of one registration say of a target.
 type CheckResults struct {
 	// Results by condition type; nil where its checks aren't made.
 	Results map[string][]health.Result
@@ -47,7 +47,7 @@ type CheckResults struct {
 	NotSynced []string
 	// Failing: they find something wrong, or can't be made.
 	Failing bool
-	// Suspended: the checks aren't made for now. Problem is why that can't be told; "" when it can.
+	// Suspended: the checks aren't made for now. Problem is why that isn't known; "" when it is.
 	Suspended bool
 	Problem   string
 }
@@ -77,10 +77,10 @@ type TargetInput struct {
 	// Registrations are all registrations that select the target, or may: of condition types that several decide all checks count.
 	Registrations []ActiveRegistration
 	Layout        health.Layout
-	// RegistrationsUnknown: there may be other deciders, so that nothing is taken off.
+	// RegistrationsUnknown: there may be other registrations, so that nothing is taken off.
 	RegistrationsUnknown bool
-	// AllowFalse asks the breaker of the decider at a place, when a condition would turn False because of it: without counts only whether it is
-	// open. Nil believes all.
+	// AllowFalse asks the breaker of the registration at an index, when a condition would turn False because of it: without counts only whether it is
+	// open. Nil trusts all.
 	AllowFalse func(place int, conditionType string, doubted, counts bool) bool
 	// CheckConflict is asked before what somebody else wrote is replaced, see health.Input. Nil replaces it.
 	CheckConflict func(conditionType string, found, next *health.Condition) (rewrites bool, until time.Time)
@@ -91,10 +91,10 @@ type TargetInput struct {
 // TargetPlan is what to do with one target now.
 type TargetPlan struct {
 	health.Plan
-	// DecidedBy are the places of the deciders whose checks decide a condition type together, and Results what they say.
+	// DecidedBy are the indexes of the registrations whose checks decide a condition type together, and Results what they say.
 	DecidedBy map[string][]int
 	Results   map[string][]health.Result
-	// Unwritten is what would follow for a registration whose conditions aren't written, by its place.
+	// Unwritten is what would follow for a registration whose conditions aren't written, by its index.
 	Unwritten map[int]health.Plan
 	// Unchanged are the condition types that stay as they are, each with why; "" where there is nothing to say.
 	Unchanged map[string]string
@@ -105,7 +105,7 @@ type TargetPlan struct {
 	Unwritable bool
 }
 
-// Plan says what becomes of the target's conditions, by what the checks of each decider say.
+// Plan says what becomes of the target's conditions, by what the checks of each registration say.
 func (c *TargetInput) Plan(said []CheckResults, now time.Time) TargetPlan {
 	p := TargetPlan{DecidedBy: map[string][]int{}, Results: map[string][]health.Result{}, Unwritten: map[int]health.Plan{}, Unchanged: map[string]string{}}
 	in := health.Input{
@@ -154,7 +154,7 @@ func (c *TargetInput) foreign(conditionType string) bool {
 	return health.Find(c.Target, conditionType) != nil && !health.Ours(c.Target, conditionType)
 }
 
-// decidedBy are the condition types that a decider decides: all that are recorded, where it can't be read.
+// decidedBy are the condition types that a registration decides: all that are recorded, where it can't be read.
 func (c *TargetInput) decidedBy(d *ActiveRegistration) []string {
 	if d.Registration == nil {
 		return health.Owned(c.Target)
@@ -162,7 +162,7 @@ func (c *TargetInput) decidedBy(d *ActiveRegistration) []string {
 	return d.ConditionTypes()
 }
 
-// keepUnchecked has what a decider decides stay, whose checks aren't made.
+// keepUnchecked has what a registration decides stay, whose checks aren't made.
 func (c *TargetInput) keepUnchecked(p *TargetPlan, d *ActiveRegistration, s *CheckResults) {
 	if d.State == lifecycle.Deleted || !d.State.IsFrozen() && !d.Writing() {
 		return
@@ -179,7 +179,7 @@ func (c *TargetInput) keepUnchecked(p *TargetPlan, d *ActiveRegistration, s *Che
 	}
 }
 
-// planUnwritten takes in that a decider's conditions aren't written. If they can't be now, that is no reason to take them off.
+// planUnwritten takes in that a registration's conditions aren't written. If they can't be now, that is no reason to take them off.
 func (c *TargetInput) planUnwritten(p *TargetPlan, place int, s *CheckResults, now time.Time) {
 	d := &c.Registrations[place]
 	in := health.Input{Target: c.Target, Shape: d.ShapeFor(c.Layout), Unsupported: c.Layout.Unsupported, Results: s.Results}
@@ -197,7 +197,7 @@ func (c *TargetInput) planUnwritten(p *TargetPlan, place int, s *CheckResults, n
 	}
 }
 
-// add takes in what a decider's checks say, and what it wants gone.
+// add takes in what a registration's checks say, and what it wants gone.
 func (c *TargetInput) add(p *TargetPlan, in *health.Input, place int, s *CheckResults) {
 	d := &c.Registrations[place]
 	for t, results := range s.Results {
@@ -258,7 +258,7 @@ func (c *TargetInput) removeUndecided(p *TargetPlan, in *health.Input) {
 	in.Remove = slices.DeleteFunc(in.Remove, p.isUnchanged)
 }
 
-// allowFalse asks the breaker of each of a condition's deciders that finds something wrong. It isn't counted for what is held back anyway.
+// allowFalse asks the breaker of each of a condition's registrations that finds something wrong. It isn't counted for what is held back anyway.
 func (c *TargetInput) allowFalse(p *TargetPlan, said []CheckResults, conditionType string, doubted bool) bool {
 	may, counts := true, c.healsOnlyRegistration(p, conditionType) == nil
 	for _, i := range p.DecidedBy[conditionType] {
@@ -269,7 +269,7 @@ func (c *TargetInput) allowFalse(p *TargetPlan, said []CheckResults, conditionTy
 	return may
 }
 
-// healsOnlyRegistration is a decider of a condition that lets it heal and no more; nil for none.
+// healsOnlyRegistration is a registration of a condition that lets it heal and no more; nil for none.
 func (c *TargetInput) healsOnlyRegistration(p *TargetPlan, conditionType string) *ActiveRegistration {
 	for _, i := range p.DecidedBy[conditionType] {
 		if d := &c.Registrations[i]; d.State.HealsOnly() {

@@ -1,5 +1,8 @@
-// Package registration reads HealthCheckRegistrations, and judges by them what a target depends on. It is pure: it is given the
-// objects, and the time.
+// Package registration reads HealthCheckRegistrations, and decides what their checks say of a target and what becomes of its conditions.
+// It is pure: it is given the objects and the time.
+//
+// Begin reading at Read, which makes a Registration of a spec; Check.Result makes one check, and TargetInput.Plan decides what to write on
+// a target that several registrations may select.
 package registration
 
 import (
@@ -28,7 +31,7 @@ type Registration struct {
 	Generation int64
 	// Kind of the targets.
 	Kind schema.GroupVersionKind
-	// SyncPeriod is how often a target is looked at when nothing changes. CheckTimeout bounds each check.
+	// SyncPeriod is how often a target is evaluated when nothing changes. CheckTimeout bounds each check.
 	SyncPeriod, CheckTimeout time.Duration
 	// Kubeconfig is where the shoot's is; nil when no check looks at a shoot.
 	Kubeconfig *v1alpha1.SecretKey
@@ -51,7 +54,7 @@ type Check struct {
 	Name, ConditionType string
 	// Shoot: its object is in the shoot, not in the cluster of the target.
 	Shoot bool
-	// Timeout is how long Progressing is believed. OnMissing says what follows when the object doesn't exist.
+	// Timeout is how long Progressing is trusted. OnMissing says what follows when the object doesn't exist.
 	Timeout   time.Duration
 	OnMissing health.OnMissing
 

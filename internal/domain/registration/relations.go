@@ -92,7 +92,7 @@ func (r *Registration) OtherShapes(others []*Registration) []string {
 	return all
 }
 
-// disjoint says whether no object can be a target of both, as far as types tell.
+// disjoint says whether no object can be a target of both, by their types.
 func (r *Registration) disjoint(o *Registration) bool {
 	return r.targetType != "" && o.targetType != "" && r.targetType != o.targetType && slices.Equal(r.typePath, o.typePath)
 }
@@ -126,7 +126,7 @@ func (r *Registration) IgnoresWorkerless(target *unstructured.Unstructured) bool
 
 const everyNodeReady = "EveryNodeReady"
 
-// Statusless tells of a check that judges by status what kstatus finds healthy whatever it is like: of what kind the objects are that were found, and which
+// Statusless reports a check that judges by status what kstatus finds healthy whatever it is like: of what kind the objects are that were found, and which
 // conditions they have. It is "" where kstatus reads a condition of one of them, and where there are none.
 func (c *Check) Statusless(objects []*unstructured.Unstructured) string {
 	if !c.byStatus || len(objects) == 0 || slices.ContainsFunc(objects, health.StatusIsConclusive) {

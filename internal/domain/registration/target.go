@@ -17,7 +17,7 @@ type TargetForecast struct {
 	Namespace, Name string
 	// Suspended: suspendWhen is true, so its conditions stay as they are.
 	Suspended bool
-	// Problem says why suspendWhen can't be told; "" when it can.
+	// Problem says why suspendWhen couldn't be evaluated; "" when it could.
 	Problem string
 	// State is the registration's state where it makes no checks at all, and Why is the reason; "" where it makes them.
 	State      lifecycle.State
@@ -39,7 +39,7 @@ type ConditionForecast struct {
 	At           map[string]string
 	// Foreign: it is there, and someone else's, so it isn't written.
 	Foreign bool
-	// Held: its checks say False, and the breaker doesn't believe it.
+	// Held: its checks say False, and the breaker doesn't trust it.
 	Held bool
 	// Unchanged says why it stays as it is, whatever its checks say; "" when it doesn't.
 	Unchanged string
@@ -59,7 +59,7 @@ func (c *ConditionForecast) Faulty() bool {
 	return c.Verdict.Status == health.Unknown && slices.ContainsFunc(c.Results, func(r health.Result) bool { return r.Faulty })
 }
 
-// AllHealthy says that there is nothing to tell of the target: its conditions are True, and would stay so.
+// AllHealthy says that there is nothing to report of the target: its conditions are True, and would stay so.
 func (t *TargetForecast) AllHealthy() bool {
 	for i := range t.Conditions {
 		if c := &t.Conditions[i]; c.Foreign || c.Unchanged != "" || c.Verdict.Status != health.True {
@@ -86,7 +86,7 @@ func Worse(a, b health.Status) bool {
 
 var worstFirst = []health.Status{health.False, health.Unknown, health.Progressing, health.True, ""}
 
-// Forecast tells what would become of the target's conditions by the first of its deciders: by the same plan as the controller's.
+// Forecast tells what would become of the target's conditions by the first of its registrations: by the same plan as the controller's.
 func (c *TargetInput) Forecast(now time.Time) TargetForecast {
 	f := TargetForecast{Namespace: c.Target.GetNamespace(), Name: c.Target.GetName()}
 	r := &c.Registrations[0]
@@ -121,7 +121,7 @@ type forecastRun struct {
 	at           map[string]map[string]string
 }
 
-// runAll has the checks made of all deciders whose conditions the first one's are.
+// runAll has the checks made of all registrations whose conditions the first one's are.
 func (m *forecastRun) runAll() {
 	for i := range m.Registrations {
 		m.Registrations[i] = m.Registrations[i].OnTarget(m.Target, m.now)
@@ -138,7 +138,7 @@ func (m *forecastRun) runAll() {
 	}
 }
 
-// run makes the checks of the decider at a place.
+// run makes the checks of the registration at an index.
 func (m *forecastRun) run(place int) {
 	d := &m.Registrations[place]
 	left := false
@@ -155,7 +155,7 @@ func (m *forecastRun) run(place int) {
 	m.results[place].Failing = m.results[place].Failing || left
 }
 
-// runCheck makes one check, if it can be made here. One of a decider that names the kind in another version is for what isn't read here.
+// runCheck makes one check, if it can be made here. One of a registration that names the kind in another version is for what isn't read here.
 func (m *forecastRun) runCheck(d *ActiveRegistration, check *Check) (result []health.Result, made bool) {
 	t, name := check.ConditionType, m.checkName(d, check.ConditionType, check.Name)
 	if d.Kind == m.Registrations[0].Kind {
@@ -188,7 +188,7 @@ func (m *forecastRun) verdict(conditionType string, results []health.Result) hea
 	return health.Aggregate(results, health.Find(m.Target, conditionType).Past(), m.now)
 }
 
-// condition tells of one condition what the plan says.
+// condition is what the plan says of one condition.
 func (m *forecastRun) condition(p *TargetPlan, conditionType string) ConditionForecast {
 	r := &m.Registrations[0]
 	f := ConditionForecast{Type: conditionType, NotEvaluated: m.notEvaluated[conditionType], At: m.at[conditionType]}
