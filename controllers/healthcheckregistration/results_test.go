@@ -218,7 +218,7 @@ func waitsForALock(function string) bool {
 }
 
 // What takes long of one registration holds up its own looks alone.
-func TestTheBookIsOpenWhile(t *testing.T) {
+func TestResultsStayOpenWhile(t *testing.T) {
 	for name, busy := range map[string]func(b *resultStore, goOn <-chan struct{}){
 		"targets are counted for a generation that isn't any more": func(b *resultStore, goOn <-chan struct{}) {
 			counts := make(chan struct{})
@@ -234,7 +234,7 @@ func TestTheBookIsOpenWhile(t *testing.T) {
 			p.mu.Lock()
 			go func() { <-goOn; p.mu.Unlock() }()
 			go b.drop(targetNamed("w"), nil)
-			for !waitsForALock("(*page).drop") {
+			for !waitsForALock("(*registrationResults).drop") {
 				runtime.Gosched()
 			}
 		},

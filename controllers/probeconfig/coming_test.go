@@ -16,7 +16,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 )
 
-// permitsOthers says whether a target of another config may be scaled down, beside those of this world.
+// permitsOthers says whether a target of another config may be scaled down, beside those of this environment.
 func (w *env) permitsOthers() probe.Permit {
 	w.t.Helper()
 	other := probe.TargetKey{Config: "other-uid", Namespace: "other"}

@@ -20,7 +20,7 @@ func (r *ran) Observe(key probing.Key, run probe.Run) time.Time {
 	return run.Ended.Add(time.Hour)
 }
 
-// probeForReal has the targets' probes run by the world's clock, in a minute at the earliest, and gives those that ran.
+// probeForReal has the targets' probes run by the environment's clock, in a minute at the earliest, and gives those that ran.
 func (w *env) probeForReal() <-chan probing.Key {
 	w.t.Helper()
 	seen := &ran{keys: make(chan probing.Key, 10)}

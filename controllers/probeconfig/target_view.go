@@ -124,13 +124,13 @@ func (s *targetView) worst() v1alpha1.TargetState {
 		}
 	}
 	if taken := s.scaledDown(); len(taken) > 0 {
-		return v1alpha1.TargetState{Reason: v1alpha1.ReasonScaledDown, Message: s.waitsFor(), Since: taken[0].Since}
+		return v1alpha1.TargetState{Reason: v1alpha1.ReasonScaledDown, Message: s.waitingFor(), Since: taken[0].Since}
 	}
 	return v1alpha1.TargetState{}
 }
 
 // waitingNamespaces is what must come before a target that isn't known to fail is scaled up.
-func (s *targetView) waitsFor() string {
+func (s *targetView) waitingFor() string {
 	switch {
 	case s.hibernated:
 		return "Its namespace is hibernated."

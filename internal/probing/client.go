@@ -37,9 +37,9 @@ type client struct {
 	runsLeft int
 }
 
-func newClient(access *kubeconfig.Access, policy kubeconfig.Policy, freshEvery int) *client {
+func newClient(access *kubeconfig.Access, policy kubeconfig.Policy, redialEvery int) *client {
 	dialer := net.Dialer{KeepAlive: -1} // a probe itself notices a dead connection
-	c := &client{access: access, transport: access.Transport(policy, dialer), redialEvery: freshEvery, runsLeft: 1 + rand.N(freshEvery)}
+	c := &client{access: access, transport: access.Transport(policy, dialer), redialEvery: redialEvery, runsLeft: 1 + rand.N(redialEvery)}
 	c.request = &http.Request{
 		Method: http.MethodGet, URL: access.URL("/version"), Host: access.Server(), Body: http.NoBody,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,

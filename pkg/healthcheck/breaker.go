@@ -197,15 +197,15 @@ func (b *breaker) setGauge(open bool) {
 
 // recordVerdicts takes in a plan that was carried out, and says when the target is to be evaluated again: at the plan's deadline, or soon while it isn't
 // trusted.
-func (b *breaker) recordVerdicts(target types.NamespacedName, p health.Plan) (lookAgain time.Time) {
-	lookAgain = p.RequeueAt
+func (b *breaker) recordVerdicts(target types.NamespacedName, p health.Plan) (requeueAt time.Time) {
+	requeueAt = p.RequeueAt
 	for conditionType, verdict := range p.Verdicts {
 		b.state.RecordVerdict(target.String(), conditionType, verdict)
 		if verdict.InDoubt() {
-			lookAgain = health.Earlier(lookAgain, b.clock.Now().Add(inDoubtPeriod))
+			requeueAt = health.Earlier(requeueAt, b.clock.Now().Add(inDoubtPeriod))
 		}
 	}
-	return lookAgain
+	return requeueAt
 }
 
 // targets gives all that the registration is about, from the cache.

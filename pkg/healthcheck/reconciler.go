@@ -120,7 +120,7 @@ type conditionChecks struct {
 
 // evaluate runs the checks and writes each condition as soon as all of its own have come back, then removes those that are to go: of each,
 // whatever becomes of the others. It gives when a verdict changes without news; zero when none does.
-func (r *reconciler) evaluate(ctx context.Context, target *unstructured.Unstructured) (lookAgain time.Time, err error) {
+func (r *reconciler) evaluate(ctx context.Context, target *unstructured.Unstructured) (requeueAt time.Time, err error) {
 	by := map[string][]check{}
 	for _, c := range r.checks {
 		if !health.Owns(target, c.conditionType) {
@@ -140,7 +140,7 @@ func (r *reconciler) evaluate(ctx context.Context, target *unstructured.Unstruct
 		if errs = append(errs, err); after != nil {
 			target = after
 		}
-		lookAgain = health.Earlier(lookAgain, at)
+		requeueAt = health.Earlier(requeueAt, at)
 		return err == nil && after == nil
 	}
 	for range by {
@@ -154,7 +154,7 @@ func (r *reconciler) evaluate(ctx context.Context, target *unstructured.Unstruct
 		}
 	}
 	r.writer.breaker.closeIfClear(ctx)
-	return lookAgain, errors.Join(errs...)
+	return requeueAt, errors.Join(errs...)
 }
 
 // logDelegated tells, when that changes, which condition types a HealthCheckRegistration decides on the target: they are left alone.

@@ -47,12 +47,12 @@ func (w *writer) keepsCodes() bool {
 }
 
 // write writes what follows from the input's results, and touches no condition of others. Before a condition turns False, confirm gives its
-// results by what is there now; nil when these are so. It gives the target as it is then; nil when it is gone. lookAgain is when the
+// results by what is there now; nil when these are so. It gives the target as it is then; nil when it is gone. requeueAt is when the
 // verdict changes without news; zero when it doesn't.
-func (w *writer) write(ctx context.Context, in health.Input, confirm func() []health.Result) (target *unstructured.Unstructured, lookAgain time.Time, err error) {
+func (w *writer) write(ctx context.Context, in health.Input, confirm func() []health.Result) (target *unstructured.Unstructured, requeueAt time.Time, err error) {
 	key := client.ObjectKeyFromObject(in.Target)
 	var turned []string
-	mayFail := func(conditionType string, doubted bool) bool {
+	allowFalse := func(conditionType string, doubted bool) bool {
 		if confirm != nil { // the breaker was closed just now
 			return false
 		}
@@ -75,7 +75,7 @@ func (w *writer) write(ctx context.Context, in health.Input, confirm func() []he
 			}
 			confirm = nil
 		}
-		plan := w.plan(in, mayFail)
+		plan := w.plan(in, allowFalse)
 		if in.Target, refusal = w.apply(ctx, in.Target, plan.Steps); refusal == nil {
 			return in.Target, w.breaker.recordVerdicts(key, plan), nil
 		}
@@ -103,8 +103,8 @@ func withoutOwned(in health.Input) health.Input {
 	return in
 }
 
-func (w *writer) plan(in health.Input, mayFail func(conditionType string, doubted bool) bool) health.Plan {
-	in.Shape, in.Unsupported.Codes, in.AllowFalse, in.ResetHint = w.shape, !w.keepsCodes(), mayFail, w.breaker.resetHint
+func (w *writer) plan(in health.Input, allowFalse func(conditionType string, doubted bool) bool) health.Plan {
+	in.Shape, in.Unsupported.Codes, in.AllowFalse, in.ResetHint = w.shape, !w.keepsCodes(), allowFalse, w.breaker.resetHint
 	key, uid := client.ObjectKeyFromObject(in.Target).String(), in.Target.GetUID()
 	in.CheckConflict = func(t string, found, next *health.Condition) (rewrites bool, until time.Time) {
 		return w.conflicts.Check(key, uid, t, found, next, w.clock.Now())
