@@ -143,9 +143,9 @@ func (k *statusKeeper) findRecords(ctx context.Context, config storedConfig) (n 
 	k.policies.Troubles.Settled(trouble)
 	c := config.Read.config
 	if c == nil { // where it acts isn't known, so what names it is trusted
-		return k.Observer.adoptRecords(configWithoutSpec(pc), all), nil
+		return k.adoptRecords(configWithoutSpec(pc), all), nil
 	}
-	return k.Observer.adoptRecords(c, k.trustedRecords(pc, all)), nil
+	return k.adoptRecords(c, k.trustedRecords(pc, all)), nil
 }
 
 // trustedRecords leaves out records that have a config's name alone, where it isn't known to act or to have acted. Anybody may know

@@ -73,7 +73,7 @@ func (e CredentialsRead) next(t *Target) Actions {
 	return Actions{Unprobed: true, UpdateStatus: was.Unusable != e.Unusable}
 }
 
-// ProbesStopped: the probes don't run since then; their counts are dropped.
+// ProbesStopped says that the probes don't run since then; their counts are dropped.
 type ProbesStopped struct{ Since time.Time }
 
 func (e ProbesStopped) next(t *Target) Actions {
