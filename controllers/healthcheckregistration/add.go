@@ -1,5 +1,12 @@
-// Package healthcheckregistration checks what the targets of HealthCheckRegistrations depend on, and tells it by conditions on
-// the targets.
+// Package healthcheckregistration checks what the targets of HealthCheckRegistrations depend on, and writes the results as conditions on
+// the targets:
+//
+//	Observer           every replica: registrations, and which targets to evaluate when one changes
+//	TargetReconciler   leader: evaluates one target: checks it, plans its conditions, writes them (execute.go)
+//	resultStore        what was found on each target, by registration, and each registration's breaker
+//	statusKeeper       leader: finalizers and statuses of registrations, from the resultStore
+//
+// Begin reading at TargetReconciler.Reconcile; registration.TargetInput.Plan decides what is written.
 package healthcheckregistration
 
 import (
@@ -57,11 +64,11 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	if err := mgr.Add(observer); err != nil {
 		return err
 	}
-	if err := kube.AddController(mgr, "healthcheckregistration-target", targets, targetWorkers, observer.lead); err != nil {
+	if err := kube.AddController(mgr, "healthcheckregistration-target", targets, targetWorkers, observer.attachTargets); err != nil {
 		return err
 	}
-	registrations := &policy.Keeper[*v1alpha1.HealthCheckRegistration]{Steps: (&keeper{Observer: observer, Live: mgr.GetAPIReader(), Layouts: layouts}).steps(), Clock: opts.Facts.Clock, Urgent: observer.policies.Unseen, Leads: opts.Leads}
-	return registrations.AddToManager(mgr, "healthcheckregistration", registrationWorkers, observer.leadRegistrations)
+	registrations := &policy.Keeper[*v1alpha1.HealthCheckRegistration]{Steps: (&statusKeeper{Observer: observer, Live: mgr.GetAPIReader(), Layouts: layouts}).steps(), Clock: opts.Facts.Clock, Urgent: observer.policies.Unseen, Leads: opts.Leads}
+	return registrations.AddToManager(mgr, "healthcheckregistration", registrationWorkers, observer.attachRegistrations)
 }
 
 // Labels are bounded: policies by name, never targets.
@@ -93,7 +100,7 @@ func registerMetrics() error {
 }
 
 // count counts a write once for each registration that decides the condition; one that nothing decides any more counts as unknown.
-func count(deciders []decider, step health.Step, result string) {
+func count(deciders []activeRegistration, step health.Step, result string) {
 	for _, d := range deciders {
 		actsTotal.WithLabelValues(d.Registration.Name, verb(step), result).Inc()
 	}

@@ -69,10 +69,10 @@ func TestTheBreakersMetricFollowsItAndGoesWithItsRegistration(t *testing.T) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(worker, meta.RESTScopeNamespace)
 	heard := &recorder{}
-	k := &keeper{Observer: l.Observer, Layouts: checking.NewLayouts(&unreadable{}, mapper, clock)}
+	k := &statusKeeper{Observer: l.Observer, Layouts: checking.NewLayouts(&unreadable{}, mapper, clock)}
 	r := &policy.Keeper[*v1alpha1.HealthCheckRegistration]{Steps: k.steps(), Client: stored, Events: heard, Clock: clock, Urgent: l.policies.Unseen}
 	gaugeStates("other", v1alpha1.HealthCheckRegistrationStatus{})
-	count([]decider{{Decider: registration.Decider{Registration: &registration.Registration{Name: "r"}}}}, health.Step{}, "failed")
+	count([]activeRegistration{{ActiveRegistration: registration.ActiveRegistration{Registration: &registration.Registration{Name: "r"}}}}, health.Step{}, "failed")
 	shows := func() (is []string) {
 		t.Helper()
 		clock.Step(time.Minute)
@@ -98,7 +98,7 @@ func TestTheBreakersMetricFollowsItAndGoesWithItsRegistration(t *testing.T) {
 		t.Errorf("while it is closed\n%s", strings.Join(got, "\n"))
 	}
 	for _, name := range []string{"a", "b", "c"} {
-		l.book.mayFail("r", targetNamed(name), "X", false, 10, noon)
+		l.results.mayFail("r", targetNamed(name), "X", false, 10, noon)
 	}
 	if got := shows(); !slices.Equal(got, with("1")) {
 		t.Errorf("while it is open\n%s", strings.Join(got, "\n"))

@@ -38,7 +38,7 @@ func TestWhatTheMetricsShowAndThatTheyGoWithTheConfig(t *testing.T) {
 	for _, v := range []interface{ Reset() }{scalingsTotal, targetsGauge, limitGauge, breakerGauge} {
 		v.Reset()
 	}
-	w := newWorld(t, 2, nil)
+	w := newEnv(t, 2, nil)
 	w.probe("shoot-1", probe.OK, probe.OK)
 	w.keep()
 	acts := func() []string {

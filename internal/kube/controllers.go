@@ -34,7 +34,7 @@ func NewDelayingQueue[T comparable](by clock.PassiveClock) workqueue.TypedDelayi
 // AddController adds a controller that is fed through its queue by somebody who observes on every replica; attach takes
 // the queue once this replica leads. So one set of informer handlers serves leader and standby alike.
 func AddController(mgr manager.Manager, name string, r reconcile.Reconciler, workers int, attach func(Queue)) error {
-	paced := retry.Of(r, retry.Refused)
+	paced := retry.New(r, retry.Refused)
 	c, err := controller.New(name, mgr, controller.Options{
 		Reconciler: paced, RateLimiter: paced, MaxConcurrentReconciles: workers, UsePriorityQueue: new(true),
 	})

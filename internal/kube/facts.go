@@ -53,7 +53,7 @@ func (f *Facts) Synced() bool { return f.Fleet.Synced() && f.Weeder.Synced() }
 func (f *Facts) HoldActsUntil(t time.Time) {
 	f.Fleet.HoldActsUntil(t)
 	f.Weeder.HoldActsUntil(t)
-	f.Targets.HoldActsUntil(t)
+	f.Targets.SuspendScaleDown(t)
 }
 
 // Age is how long ago the watch of nodes last delivered anything; a day when it never did.

@@ -84,7 +84,7 @@ func (t *text) scaling(v *snapshot.ProberView, d Dependent) string {
 		return fmt.Sprintf("whether it is scaled down isn't known: the object can't be read, and the config's status names only %d of those that are", len(pc.Status.Scaled))
 	case v.Down.Reason != "":
 		return fmt.Sprintf("%s; it is left alone also %s: %s (%s)", does, whileProbesFail, v.Down.Message, v.Down.Reason)
-	case v.Object != nil && v.Down.Step == probe.None:
+	case v.Object != nil && v.Down.Step == probe.StepNone:
 		return fmt.Sprintf("%s; it has no replicas that could be taken %s", does, whileProbesFail)
 	case pc.Spec.Mode == v1alpha1.Observe:
 		return fmt.Sprintf("%s; it would be scaled down %s", does, whileProbesFail)

@@ -136,7 +136,7 @@ type Probes struct {
 
 // ProbeConfig takes in what a config would do. Nothing follows from it alone but what is given back: it is probes that decide.
 func (p *Plan) ProbeConfig(pc *v1alpha1.ProbeConfig, f probe.Forecast, of Probes, pausedBy []string) {
-	p.Acts = len(f.Items.GivesBack)
+	p.Acts = len(f.Items.Restores)
 	switch {
 	case pc.Spec.Mode == v1alpha1.Observe:
 		p.outcome = "observes, and scales nothing down"
@@ -154,7 +154,7 @@ func (p *Plan) ProbeConfig(pc *v1alpha1.ProbeConfig, f probe.Forecast, of Probes
 	}
 	p.json.Probe = jsonProbe{
 		f.Targets, f.Limit, f.Probed, f.ScaledDown, f.WouldScaleDown, of.Unknown,
-		append([]v1alpha1.ScaledDependent{}, f.Items.GivesBack...), append([]probe.TargetForecast{}, f.Items.Targets...),
+		append([]v1alpha1.ScaledDependent{}, f.Items.Restores...), append([]probe.TargetForecast{}, f.Items.Targets...),
 	}
 	if of.Unknown != "" {
 		p.row("not known", "%s", of.Unknown)
@@ -177,7 +177,7 @@ func (p *Plan) probeRows(f probe.Forecast, now *v1alpha1.TargetCounts) {
 	if now != nil {
 		p.row("now", "%d of %s failing outside, %d scaled down", now.ExternalUnhealthy, sample.Count(int(now.Total), "target"), now.ScaledDown)
 	}
-	for _, s := range f.Items.GivesBack {
+	for _, s := range f.Items.Restores {
 		p.row("gives back", "%s %s/%s: 0 → %d", s.Ref.Kind, s.Namespace, s.Ref.Name, s.PreviousReplicas)
 	}
 }

@@ -38,15 +38,15 @@ func queryOf(ref registration.Ref) query {
 	return q
 }
 
-// sights are what a registration's checks look at in the shoot of a target now: nothing while it is suspended, for then the shoot
+// shootQueries are what a registration's checks look at in the shoot of a target now: nothing while it is suspended, for then the shoot
 // may sleep.
-func sights(reg *registration.Registration, target *unstructured.Unstructured) sets.Set[query] {
+func shootQueries(reg *registration.Registration, target *unstructured.Unstructured) sets.Set[query] {
 	wanted := sets.New[query]()
 	if suspended, err := reg.Suspended(target); suspended || err != nil || reg.Kubeconfig == nil {
 		return wanted
 	}
 	for _, c := range reg.Checks {
-		if asks, err := c.Asks(target); !asks || err != nil {
+		if asks, err := c.Applies(target); !asks || err != nil {
 			continue
 		}
 		if c.Nodes {

@@ -41,7 +41,7 @@ func TestTheSeedsTable(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			c := probe.Counts{Successes: tt.before.success, Errors: tt.before.errors, Counted: start}
+			c := probe.Counts{Successes: tt.before.success, Errors: tt.before.errors, CountedAt: start}
 			c = c.After(outcome(tt.result), tt.thresholds, start.Add(10*time.Second))
 			if (counts{c.Successes, c.Errors}) != tt.after || c.Healthy(tt.thresholds) != tt.healthy || c.Unhealthy(tt.thresholds) != tt.unhealthy {
 				t.Errorf("%+v, healthy %t, unhealthy %t; want %+v, %t, %t", c, c.Healthy(tt.thresholds), c.Unhealthy(tt.thresholds), tt.after, tt.healthy, tt.unhealthy)
@@ -55,7 +55,7 @@ func TestTheSeedsTable(t *testing.T) {
 
 func TestOldFailuresDontCount(t *testing.T) {
 	thresholds := probe.Thresholds{Success: 1, Failure: 3}
-	c := probe.Counts{Errors: 2, Counted: start}
+	c := probe.Counts{Errors: 2, CountedAt: start}
 	if got := c.After(outcome("Dial"), thresholds, start.Add(5*time.Minute)); got.Errors != 3 {
 		t.Errorf("after 5m: %d errors, want 3", got.Errors)
 	}
@@ -102,7 +102,7 @@ func TestCountsOverAnySequence(t *testing.T) {
 				t.Fatalf("out of bounds: %+v", c)
 			case c.Healthy(thresholds) && c.Unhealthy(thresholds) || c.Successes > 0 && c.Errors > 0:
 				t.Fatalf("both healthy and unhealthy: %+v", c)
-			case (o.Result() == probe.Transient || o.Result() == probe.Unknown) && (c.Successes != before.Successes || c.Errors != before.Errors || c.Counted != before.Counted):
+			case (o.Result() == probe.Transient || o.Result() == probe.Unknown) && (c.Successes != before.Successes || c.Errors != before.Errors || c.CountedAt != before.CountedAt):
 				t.Fatalf("%q changed %+v to %+v", o.Class, before, c)
 			}
 		}

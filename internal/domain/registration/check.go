@@ -19,8 +19,8 @@ func (r *Registration) Selects(object *unstructured.Unstructured, namespace labe
 	return r.namespaces.Matches(namespace) && r.selectsByItself(object)
 }
 
-// Among gives those of the objects of Kind that are targets, by the labels of their namespaces. One that is being deleted isn't.
-func (r *Registration) Among(objects []*unstructured.Unstructured, labelsOf func(namespace string) labels.Set) (targets []*unstructured.Unstructured) {
+// SelectTargets gives those of the objects of Kind that are targets, by the labels of their namespaces. One that is being deleted isn't.
+func (r *Registration) SelectTargets(objects []*unstructured.Unstructured, labelsOf func(namespace string) labels.Set) (targets []*unstructured.Unstructured) {
 	for _, object := range objects {
 		if object.GetDeletionTimestamp() == nil && r.selectsByItself(object) && (r.namespaces.Empty() || r.namespaces.Matches(labelsOf(object.GetNamespace()))) {
 			targets = append(targets, object)
@@ -31,15 +31,15 @@ func (r *Registration) Among(objects []*unstructured.Unstructured, labelsOf func
 
 // selectsByItself says whether an object of Kind is a target if its namespace is selected.
 func (r *Registration) selectsByItself(object *unstructured.Unstructured) bool {
-	if r.wantedType != "" {
-		if is, _, _ := unstructured.NestedString(object.Object, r.typePath...); is != r.wantedType {
+	if r.targetType != "" {
+		if is, _, _ := unstructured.NestedString(object.Object, r.typePath...); is != r.targetType {
 			return false
 		}
 	}
 	return r.selector.Empty() || r.selector.Matches(labels.Set(object.GetLabels()))
 }
 
-// Suspended says whether a target isn't checked now. One for which that can't be told isn't checked either.
+// Suspended says whether a target isn't checked now. One for which that isn't known isn't checked either.
 func (r *Registration) Suspended(target *unstructured.Unstructured) (bool, error) {
 	if r.suspended == nil {
 		return false, nil
@@ -51,8 +51,8 @@ func (r *Registration) Suspended(target *unstructured.Unstructured) (bool, error
 	return suspended, nil
 }
 
-// Asks says whether the check is to be made of this target: one that isn't counts as successful.
-func (c *Check) Asks(target *unstructured.Unstructured) (bool, error) {
+// Applies says whether the check is to be made of this target: one that isn't counts as successful.
+func (c *Check) Applies(target *unstructured.Unstructured) (bool, error) {
 	if c.when == nil {
 		return true, nil
 	}
@@ -98,8 +98,8 @@ func (c *Check) Ref(target *unstructured.Unstructured) (ref Ref, err error) {
 	return ref, nil
 }
 
-// Among gives those of the objects that were found which the check looks at.
-func (c *Check) Among(target *unstructured.Unstructured, objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+// Filter gives those of the objects that were found which the check looks at.
+func (c *Check) Filter(target *unstructured.Unstructured, objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	if c.where == nil {
 		return objects, nil
 	}
@@ -116,35 +116,35 @@ func (c *Check) Among(target *unstructured.Unstructured, objects []*unstructured
 	return chosen, nil
 }
 
-// JudgeObjects judges what was found of what the check looks at. The worst counts; nothing was found is what OnMissing says.
-func (c *Check) JudgeObjects(ref Ref, target *unstructured.Unstructured, objects []*unstructured.Unstructured, now time.Time) health.Result {
-	objects, err := c.Among(target, objects)
+// Evaluate judges what was found of what the check looks at. The worst counts; nothing was found is what OnMissing says.
+func (c *Check) Evaluate(ref Ref, target *unstructured.Unstructured, objects []*unstructured.Unstructured, now time.Time) health.Result {
+	objects, err := c.Filter(target, objects)
 	if err != nil {
-		return c.told(health.Faulty(err))
+		return c.withName(health.Faulty(err))
 	}
 	if len(objects) == 0 {
-		return c.told(health.NothingFound(c.OnMissing, c.missing(ref), c.Timeout))
+		return c.withName(health.NothingFound(c.OnMissing, c.missing(ref), c.Timeout))
 	}
 	worst := health.Result{Status: health.True}
 	for _, object := range objects {
 		switch r := c.judge(target, object, now); {
-		case badness[r.Status] > badness[worst.Status]:
+		case severity[r.Status] > severity[worst.Status]:
 			worst = r
 		case worst.Status == health.True && worst.Note == "": // of several, the first
 			worst.Note = r.Note
 		}
 	}
-	return c.told(worst)
+	return c.withName(worst)
 }
 
 // Failed is the result of a check that couldn't be made.
-func (c *Check) Failed(err error) health.Result { return c.told(health.Error(err)) }
+func (c *Check) Failed(err error) health.Result { return c.withName(health.Error(err)) }
 
-// badness orders statuses as the aggregate does.
-var badness = map[health.Status]int{health.True: 0, health.Progressing: 1, health.Unknown: 2, health.False: 3}
+// severity orders statuses as the aggregate does.
+var severity = map[health.Status]int{health.True: 0, health.Progressing: 1, health.Unknown: 2, health.False: 3}
 
-// told is a result with the check's name and codes.
-func (c *Check) told(r health.Result) health.Result {
+// withName is a result with the check's name and codes.
+func (c *Check) withName(r health.Result) health.Result {
 	r.Check = c.Name
 	if r.Status == health.True {
 		return r
@@ -206,41 +206,41 @@ func (r *reader) celCheck(where string, c *Check, e *v1alpha1.CELCheck) func(tar
 	}
 }
 
-// ErrNotLooked is a Finder's error for what it doesn't look at: it says nothing about the cluster.
-var ErrNotLooked = errors.New("it isn't looked at here")
+// ErrNotEvaluated is a Finder's error for what it doesn't look at: it says nothing about the cluster.
+var ErrNotEvaluated = errors.New("it isn't looked at here")
 
 // Finder finds what the checks of one target look at.
 type Finder interface {
 	// Objects gives those that a check looks at; none where they don't exist.
 	Objects(check *Check, ref Ref) ([]*unstructured.Unstructured, error)
-	// Placed gives where what a check looks at really is, once it was looked for: an object of a kind without namespaces is in none.
-	Placed(check *Check, ref Ref) Ref
+	// Resolve gives where what a check looks at really is, once it was looked for: an object of a kind without namespaces is in none.
+	Resolve(check *Check, ref Ref) Ref
 	// Nodes gives those of the target's shoot.
 	Nodes() ([]*corev1.Node, error)
 }
 
 // Result makes the check of a target, with what there is. The error says why it can't be made.
 func (c *Check) Result(target *unstructured.Unstructured, there Finder, now time.Time) (health.Result, error) {
-	if asks, err := c.Asks(target); err != nil || !asks {
+	if asks, err := c.Applies(target); err != nil || !asks {
 		if err != nil {
-			return c.told(health.Faulty(err)), nil
+			return c.withName(health.Faulty(err)), nil
 		}
-		return c.told(health.Result{Status: health.True}), nil
+		return c.withName(health.Result{Status: health.True}), nil
 	}
 	if c.least != nil {
 		return c.judgeNodes(target, there)
 	}
 	ref, err := c.Ref(target)
 	if err != nil {
-		return c.told(health.Faulty(err)), nil
+		return c.withName(health.Faulty(err)), nil
 	}
 	objects, err := there.Objects(c, ref)
-	ref = there.Placed(c, ref)
+	ref = there.Resolve(c, ref)
 	if err != nil {
 		return health.Result{}, fmt.Errorf("read %s: %w", c.called(ref), err)
 	}
 	if c.desired != nil {
 		return c.judgeDesired(ref, target, objects, there)
 	}
-	return c.JudgeObjects(ref, target, objects, now), nil
+	return c.Evaluate(ref, target, objects, now), nil
 }

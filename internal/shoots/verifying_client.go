@@ -20,28 +20,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// Believable is a client whose NotFound may be believed: what a cache lacks is asked for live, and a kind that isn't served, or is
+// VerifyingClient is a client whose NotFound may be trusted: what a cache lacks is asked for live, and a kind that isn't served, or is
 // being removed with all its objects, is another error.
-type Believable struct {
+type VerifyingClient struct {
 	client.Client
 	// Live reader; nil when the client itself reads live.
 	Live client.Reader
-	// Served is asked about the kind of what isn't there. Nil: it isn't asked.
-	Served Served
+	// CheckServed is asked about the kind of what isn't there. Nil: it isn't asked.
+	CheckServed CheckServed
 }
 
-// Served gives an error for a kind of which it says nothing that an object isn't there.
-type Served func(ctx context.Context, kind schema.GroupVersionKind) error
+// CheckServed gives an error for a kind of which it says nothing that an object isn't there.
+type CheckServed func(ctx context.Context, kind schema.GroupVersionKind) error
 
 // Get reads with the client, and live what that doesn't find.
-func (b Believable) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+func (b VerifyingClient) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 	err := b.Client.Get(ctx, key, into, options...)
 	if apierrors.IsNotFound(err) && b.Live != nil {
 		err = b.Live.Get(ctx, key, into, options...)
 	}
 	switch {
 	case meta.IsNoMatchError(err):
-		return notServed(err)
+		return notServedError(err)
 	case !apierrors.IsNotFound(err):
 		return err
 	}
@@ -49,24 +49,24 @@ func (b Believable) Get(ctx context.Context, key client.ObjectKey, into client.O
 	if apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
 		return fmt.Errorf("the kind isn't served: %v", err) //nolint:errorlint // wrapped, it would still be taken for NotFound
 	}
-	if kind, unknown := b.GroupVersionKindFor(into); unknown == nil && b.Served != nil {
-		if unserved := b.Served(ctx, kind); unserved != nil {
+	if kind, unknown := b.GroupVersionKindFor(into); unknown == nil && b.CheckServed != nil {
+		if unserved := b.CheckServed(ctx, kind); unserved != nil {
 			return unserved
 		}
 	}
 	return err
 }
 
-// notServed is said in the words that a watch has for it: a condition says the same, whichever way its check was made.
-func notServed(err error) error { return fmt.Errorf("the kind isn't served: %w", err) }
+// notServedError is said in the words that a watch has for it: a condition says the same, whichever way its check was made.
+func notServedError(err error) error { return fmt.Errorf("the kind isn't served: %w", err) }
 
-// List reads with the client; that a live one finds nothing may be believed, too.
-func (b Believable) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
+// List reads with the client; that a live one finds nothing may be trusted, too.
+func (b VerifyingClient) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
 	err := b.Client.List(ctx, into, options...)
 	switch {
 	case meta.IsNoMatchError(err):
-		return notServed(err)
-	case err != nil || b.Live != nil || b.Served == nil || meta.LenList(into) > 0:
+		return notServedError(err)
+	case err != nil || b.Live != nil || b.CheckServed == nil || meta.LenList(into) > 0:
 		return err
 	}
 	kind, err := b.GroupVersionKindFor(into)
@@ -74,7 +74,7 @@ func (b Believable) List(ctx context.Context, into client.ObjectList, options ..
 		return err
 	}
 	kind.Kind = strings.TrimSuffix(kind.Kind, "List")
-	return b.Served(ctx, kind)
+	return b.CheckServed(ctx, kind)
 }
 
 // resourceOf gives a kind's resource among those of its group and version; nil for none.
@@ -86,11 +86,11 @@ func resourceOf(all *metav1.APIResourceList, kind string) *metav1.APIResource {
 	return &all.APIResources[i]
 }
 
-// NewBelievable makes a client that reads live, and what it doesn't find may be believed.
-func NewBelievable(config *rest.Config, options client.Options) (Believable, error) {
+// NewVerifyingClient makes a client that reads live, and what it doesn't find may be trusted.
+func NewVerifyingClient(config *rest.Config, options client.Options) (VerifyingClient, error) {
 	live, errLive := client.New(config, options)
-	served, errServed := NewServed(config, options.HTTPClient)
-	return Believable{Client: live, Served: served}, errors.Join(errLive, errServed)
+	served, errServed := NewCheckServed(config, options.HTTPClient)
+	return VerifyingClient{Client: live, CheckServed: served}, errors.Join(errLive, errServed)
 }
 
 // Nodes lists a cluster's nodes from the API server's memory: those of a moment ago do, and the list may be long.
@@ -106,8 +106,8 @@ func Nodes(ctx context.Context, shoot client.Reader) ([]*corev1.Node, error) {
 	return nodes, nil
 }
 
-// NewServed asks an API server's discovery, which everybody may read.
-func NewServed(config *rest.Config, through *http.Client) (Served, error) {
+// NewCheckServed asks an API server's discovery, which everybody may read.
+func NewCheckServed(config *rest.Config, through *http.Client) (CheckServed, error) {
 	d, err := discovery.NewDiscoveryClientForConfigAndClient(config, through)
 	if err != nil {
 		return nil, err
@@ -124,7 +124,7 @@ func NewServed(config *rest.Config, through *http.Client) (Served, error) {
 		case is == nil:
 			return fmt.Errorf("the kind %s isn't served", kind.Kind)
 		case slices.Contains(is.Verbs, "delete") && !slices.Contains(is.Verbs, "create"):
-			// So the API server tells of a kind whose definition was deleted, while its objects go.
+			// So the API server reports a kind whose definition was deleted, while its objects go.
 			return fmt.Errorf("the kind %s is being removed, with all its objects", kind.Kind)
 		}
 		return nil

@@ -15,19 +15,19 @@ var (
 // contested is a condition that somebody else may write.
 type contested struct {
 	t     *testing.T
-	known *health.Contests
+	known *health.WriteConflicts
 	found *health.Condition
 	now   time.Time
 }
 
 func (c *contested) ask(next *health.Condition) (until time.Time) {
-	_, until = c.known.Ask("a/t", "u", "X", c.found, next, c.now)
+	_, until = c.known.Check("a/t", "u", "X", c.found, next, c.now)
 	return until
 }
 
 // told says until when it is told of.
 func (c *contested) told() time.Time {
-	_, until := c.known.Contested("a/t", "u", c.now)
+	_, until := c.known.Persistent("a/t", "u", c.now)
 	return until
 }
 
@@ -37,7 +37,7 @@ func (c *contested) write(next *health.Condition) (written bool, until time.Time
 	if until = c.ask(next); !until.IsZero() {
 		return false, until
 	}
-	c.known.Wrote("a/t", "u", "X", c.found, next, c.now)
+	c.known.RecordWrite("a/t", "u", "X", c.found, next, c.now)
 	c.found = next
 	return true, until
 }
@@ -50,7 +50,7 @@ func TestWhatSomebodyElseWritesIsPutRightLessAndLess(t *testing.T) {
 
 func putRight(t *testing.T, next *health.Condition) {
 	t.Helper()
-	c := &contested{t, &health.Contests{}, theirs, start}
+	c := &contested{t, &health.WriteConflicts{}, theirs, start}
 	var writes []time.Duration
 	for end := start.Add(time.Hour); c.now.Before(end); c.now = c.now.Add(100 * time.Millisecond) {
 		if written, until := c.write(next); written {
@@ -60,13 +60,13 @@ func putRight(t *testing.T, next *health.Condition) {
 		}
 		c.found = theirs
 	}
-	if of, until := c.known.Contested("a/t", "u", c.now); of != "X" || !until.After(c.now) {
+	if of, until := c.known.Persistent("a/t", "u", c.now); of != "X" || !until.After(c.now) {
 		t.Errorf("told to be contested is %q until %s", of, until)
 	}
-	if of, _ := c.known.Contested("a/t", "u", c.now.Add(time.Hour)); of != "" {
+	if of, _ := c.known.Persistent("a/t", "u", c.now.Add(time.Hour)); of != "" {
 		t.Errorf("an hour later %q still is", of)
 	}
-	if of, _ := c.known.Contested("a/t", "another", c.now); of != "" {
+	if of, _ := c.known.Persistent("a/t", "another", c.now); of != "" {
 		t.Errorf("of another target of the name %q is", of)
 	}
 	if len(writes) < 15 || len(writes) > 22 || writes[1] != 100*time.Millisecond {
@@ -78,7 +78,7 @@ func putRight(t *testing.T, next *health.Condition) {
 }
 
 func TestWhatStandsIsUncontested(t *testing.T) {
-	c := &contested{t, &health.Contests{}, nil, start}
+	c := &contested{t, &health.WriteConflicts{}, nil, start}
 	unknown := &health.Condition{Type: "X", Status: "Unknown", Reason: "ConditionCheckError"}
 	for range 100 {
 		c.write(ours)
@@ -103,7 +103,7 @@ func TestWhatStandsIsUncontested(t *testing.T) {
 }
 
 func TestAContestIsForgottenWithItsTarget(t *testing.T) {
-	c := &contested{t, &health.Contests{}, nil, start}
+	c := &contested{t, &health.WriteConflicts{}, nil, start}
 	for range 5 {
 		c.write(ours)
 		c.found = theirs
@@ -111,7 +111,7 @@ func TestAContestIsForgottenWithItsTarget(t *testing.T) {
 	if written, _ := c.write(ours); written {
 		t.Fatal("it isn't contested")
 	}
-	if _, until := c.known.Ask("a/t", "another", "X", theirs, ours, c.now); !until.IsZero() {
+	if _, until := c.known.Check("a/t", "another", "X", theirs, ours, c.now); !until.IsZero() {
 		t.Error("another target of the name inherits it")
 	}
 	c.known.Forget("a/t")
@@ -124,8 +124,8 @@ func TestWhatIsContestedIsNotPlanned(t *testing.T) {
 	until := start.Add(time.Minute)
 	p := plan(t, "status: {conditions: [{type: X, status: 'True', reason: HealthCheckSuccessful}, {type: Old, status: 'True', reason: HealthCheckSuccessful, message: (1/1) Health checks successful}]}", map[string][]health.Result{"X": {bad("a")}, "Z": {ok("b")}}, func(in *health.Input) {
 		in.Remove = []string{"Old"}
-		in.MayFail = func(string, bool) bool { t.Error("the breaker is asked"); return true }
-		in.Contest = func(conditionType string, found, next *health.Condition) (bool, time.Time) {
+		in.AllowFalse = func(string, bool) bool { t.Error("the breaker is asked"); return true }
+		in.CheckConflict = func(conditionType string, found, next *health.Condition) (bool, time.Time) {
 			switch {
 			case conditionType == "Z":
 				return false, time.Time{}
@@ -135,7 +135,7 @@ func TestWhatIsContestedIsNotPlanned(t *testing.T) {
 			return true, until
 		}
 	})
-	if len(p.Steps) != 1 || p.Steps[0].Condition.Type != "Z" || !p.LookAgain.Equal(until) || p.Verdicts["X"].Status != health.False {
+	if len(p.Steps) != 1 || p.Steps[0].Condition.Type != "Z" || !p.RequeueAt.Equal(until) || p.Verdicts["X"].Status != health.False {
 		t.Errorf("%+v", p)
 	}
 }
@@ -143,8 +143,8 @@ func TestWhatIsContestedIsNotPlanned(t *testing.T) {
 // What we had written already, and somebody else replaced, isn't news: it doesn't count for the breaker.
 func TestWhatIsRewrittenTurnsNothing(t *testing.T) {
 	p := plan(t, "status: {conditions: [{type: X, status: 'True', reason: HealthCheckSuccessful}]}", map[string][]health.Result{"X": {bad("a")}}, func(in *health.Input) {
-		in.MayFail = func(string, bool) bool { t.Error("the breaker is asked"); return false }
-		in.Contest = func(string, *health.Condition, *health.Condition) (bool, time.Time) { return true, time.Time{} }
+		in.AllowFalse = func(string, bool) bool { t.Error("the breaker is asked"); return false }
+		in.CheckConflict = func(string, *health.Condition, *health.Condition) (bool, time.Time) { return true, time.Time{} }
 	})
 	if len(p.Steps) != 1 || p.Steps[0].Condition.Status != health.False || p.Steps[0].Counted {
 		t.Errorf("%+v", p)
@@ -153,11 +153,11 @@ func TestWhatIsRewrittenTurnsNothing(t *testing.T) {
 
 // The answer to a write may be lost, and others may write what is right: what stands is what we had written last.
 func TestWhatIsRightWhoeverWroteItIsNoContest(t *testing.T) {
-	c := &contested{t, &health.Contests{}, nil, start}
+	c := &contested{t, &health.WriteConflicts{}, nil, start}
 	c.write(ours)
 	c.found = theirs
 	c.ask(theirs) // by our checks it is True, too, and nothing is to be written
-	if rewrites, _ := c.known.Ask("a/t", "u", "X", c.found, ours, c.now.Add(time.Hour)); rewrites {
+	if rewrites, _ := c.known.Check("a/t", "u", "X", c.found, ours, c.now.Add(time.Hour)); rewrites {
 		t.Error("what turns False again counts as known")
 	}
 }
@@ -165,7 +165,7 @@ func TestWhatIsRightWhoeverWroteItIsNoContest(t *testing.T) {
 func TestContestIsAskedWhereNothingIsWritten(t *testing.T) {
 	asked := false
 	plan(t, "status: {conditions: [{type: X, status: 'True', reason: HealthCheckSuccessful, message: (1/1) Health checks successful}]}", map[string][]health.Result{"X": {ok("a")}}, func(in *health.Input) {
-		in.Contest = func(_ string, found, next *health.Condition) (bool, time.Time) {
+		in.CheckConflict = func(_ string, found, next *health.Condition) (bool, time.Time) {
 			asked = found.Status == next.Status
 			return false, time.Time{}
 		}

@@ -27,21 +27,21 @@ func targetNamed(name string) checking.Target {
 	return checking.Target{Kind: worker.GroupKind(), Key: types.NamespacedName{Namespace: "shoot", Name: name}}
 }
 
-func found(status health.Status, message string) entry {
-	return entry{verdicts: []verdict{verdictOf("X", health.Verdict{Status: status, Message: message})}}
+func found(status health.Status, message string) targetResult {
+	return targetResult{verdicts: []conditionResult{conditionResultOf("X", health.Verdict{Status: status, Message: message})}}
 }
 
 // following is a book with one registration.
-func following(uid types.UID) *book {
-	b, hcr := &book{}, &v1alpha1.HealthCheckRegistration{}
+func following(uid types.UID) *resultStore {
+	b, hcr := &resultStore{}, &v1alpha1.HealthCheckRegistration{}
 	hcr.UID, hcr.Name = uid, "called"
-	b.follow(hcr, noon)
+	b.update(hcr, noon)
 	return b
 }
 
-// mayFail asks a registration's breaker.
-func (b *book) mayFail(uid types.UID, target checking.Target, conditionType string, doubted bool, targets int, now time.Time) bool {
-	return b.page(uid).flips.MayFail(nameOf(target).String(), conditionType, doubted, targets, now)
+// allowFalse asks a registration's breaker.
+func (b *resultStore) mayFail(uid types.UID, target checking.Target, conditionType string, doubted bool, targets int, now time.Time) bool {
+	return b.results(uid).breaker.AllowFalse(nameOf(target).String(), conditionType, doubted, targets, now)
 }
 
 func TestATargetIsItsRequest(t *testing.T) {
@@ -55,9 +55,9 @@ func TestATargetIsItsRequest(t *testing.T) {
 func TestSummary(t *testing.T) {
 	b := following("r")
 	for i, status := range []health.Status{health.True, health.False, health.Unknown, health.Progressing, health.False} {
-		b.page("r").note(targetNamed(fmt.Sprintf("w%d", i)), found(status, "m"))
+		b.results("r").record(targetNamed(fmt.Sprintf("w%d", i)), found(status, "m"))
 	}
-	s := b.page("r").summary()
+	s := b.results("r").summary()
 	if s.targets != 5 || s.by[health.True] != 1 || s.by[health.False] != 2 || s.by[health.Unknown] != 1 || s.by[health.Progressing] != 1 {
 		t.Errorf("counts are %+v", s)
 	}
@@ -69,9 +69,9 @@ func TestSummary(t *testing.T) {
 		t.Errorf("the worst are %v, not %s", order, want)
 	}
 	for i := range 40 {
-		b.page("r").note(targetNamed(fmt.Sprintf("x%02d", i)), found(health.False, "m"))
+		b.results("r").record(targetNamed(fmt.Sprintf("x%02d", i)), found(health.False, "m"))
 	}
-	if n := len(b.page("r").summary().worst); n != 20 {
+	if n := len(b.results("r").summary().worst); n != 20 {
 		t.Errorf("status keeps %d targets", n)
 	}
 }
@@ -79,21 +79,21 @@ func TestSummary(t *testing.T) {
 func TestNoteTellsWhatChanged(t *testing.T) {
 	b, target := following("r"), targetNamed("w")
 	for _, c := range []struct {
-		found entry
+		found targetResult
 		want  bool
 	}{
 		{found(health.True, "m"), true}, {found(health.True, "m"), false}, {found(health.True, "n"), false}, {found(health.False, "m"), true}, {found(health.False, "n"), true},
-		{entry{verdicts: found(health.False, "n").verdicts, problem: "p"}, true},
+		{targetResult{verdicts: found(health.False, "n").verdicts, problem: "p"}, true},
 	} {
-		if got := b.page("r").note(target, c.found); got != c.want {
+		if got := b.results("r").record(target, c.found); got != c.want {
 			t.Errorf("%+v changed: %t", c.found, got)
 		}
 	}
 	if from := b.drop(target, map[types.UID]bool{"r": true}); len(from) != 0 {
 		t.Errorf("dropped from what still selects it: %v", from)
 	}
-	if from := b.drop(target, nil); len(from) != 1 || from[0] != "called" || b.page("r").summary().targets != 0 {
-		t.Errorf("dropped from %v, %d left", from, b.page("r").summary().targets)
+	if from := b.drop(target, nil); len(from) != 1 || from[0] != "called" || b.results("r").summary().targets != 0 {
+		t.Errorf("dropped from %v, %d left", from, b.results("r").summary().targets)
 	}
 }
 
@@ -103,40 +103,40 @@ func TestABreakerIsFollowed(t *testing.T) {
 	for i := range 3 {
 		b.mayFail("r", targetNamed(fmt.Sprint(i)), "X", false, 4, now)
 	}
-	opened, open := b.page("r").flips.Breaker()
+	opened, open := b.results("r").breaker.Opening()
 	if !open {
 		t.Fatal("three of four turned False, and the breaker is closed")
 	}
 	hcr := &v1alpha1.HealthCheckRegistration{}
 	hcr.UID = "r"
 	hcr.Status.Breaker = &v1alpha1.Breaker{ID: opened.ID}
-	another := &book{}
-	another.follow(hcr, now)
-	if restored, open := another.page("r").flips.Breaker(); !open || restored.ID != opened.ID {
+	another := &resultStore{}
+	another.update(hcr, now)
+	if restored, open := another.results("r").breaker.Opening(); !open || restored.ID != opened.ID {
 		t.Error("a new process doesn't take over the breaker that is open")
 	}
 	hcr.Annotations = map[string]string{"autohealer.resourcestack.com/reset-breaker": "of-yesterday"}
-	another.follow(hcr, now)
-	if _, open := another.page("r").flips.Breaker(); !open {
+	another.update(hcr, now)
+	if _, open := another.results("r").breaker.Opening(); !open {
 		t.Error("a reset of another opening closes it")
 	}
 	hcr.Annotations["autohealer.resourcestack.com/reset-breaker"] = opened.ID
-	another.follow(hcr, now)
-	another.follow(hcr, now) // the status may still tell of it
-	if _, open := another.page("r").flips.Breaker(); open {
+	another.update(hcr, now)
+	another.update(hcr, now) // the status may still tell of it
+	if _, open := another.results("r").breaker.Opening(); open {
 		t.Error("it is open after its reset")
 	}
 	hcr.Annotations = nil
-	another.follow(hcr, now)
-	if _, open := another.page("r").flips.Breaker(); open {
+	another.update(hcr, now)
+	if _, open := another.results("r").breaker.Opening(); open {
 		t.Error("an old status opens it again once the reset is taken off")
 	}
 	hcr.Status.Breaker = &v1alpha1.Breaker{ID: "later"}
-	another.follow(hcr, now)
+	another.update(hcr, now)
 	hcr.Annotations = map[string]string{"autohealer.resourcestack.com/reset-breaker": "later"}
 	hcr.Status.Breaker = &v1alpha1.Breaker{ID: "the last"}
-	another.follow(hcr, now)
-	if b, open := another.page("r").flips.Breaker(); !open || b.ID != "the last" {
+	another.update(hcr, now)
+	if b, open := another.results("r").breaker.Opening(); !open || b.ID != "the last" {
 		t.Errorf("an opening that is told with the reset of the one before is missed: %+v", b)
 	}
 }
@@ -147,8 +147,8 @@ func TestAResetWhileNobodyRan(t *testing.T) {
 	hcr.UID = "r"
 	hcr.Status.Breaker = &v1alpha1.Breaker{ID: "x"}
 	hcr.Annotations = map[string]string{"autohealer.resourcestack.com/reset-breaker": "x"}
-	b := &book{}
-	b.follow(hcr, now)
+	b := &resultStore{}
+	b.update(hcr, now)
 	for i := range 10 {
 		if !b.mayFail("r", targetNamed(fmt.Sprint("doubted", i)), "X", true, 20, now) {
 			t.Fatalf("the %dth that was in doubt isn't believed", i+1)
@@ -165,19 +165,19 @@ func TestAResetWhileNobodyRan(t *testing.T) {
 func TestWhatIsNotWrittenIsNotCounted(t *testing.T) {
 	now := time.Date(2026, 11, 22, 6, 0, 0, 0, time.UTC)
 	o := knowing(t)
-	o.book.follow(suspended("r", "v1alpha1", "X"), now)
-	p := plan{TargetPlan: registration.TargetPlan{By: map[string][]int{}}}
+	o.results.update(suspended("r", "v1alpha1", "X"), now)
+	p := plan{TargetPlan: registration.TargetPlan{DecidedBy: map[string][]int{}}}
 	for _, conditionType := range []string{"X", "Y"} {
-		p.Steps = append(p.Steps, health.Step{Condition: health.Condition{Type: conditionType, Status: health.False}, Before: health.True, Counted: true})
-		p.By[conditionType] = []int{0}
+		p.Steps = append(p.Steps, health.Step{Condition: health.Condition{Type: conditionType, Status: health.False}, Previous: health.True, Counted: true})
+		p.DecidedBy[conditionType] = []int{0}
 	}
 	for i := range 8 {
 		target := targetNamed(fmt.Sprint(i))
 		for _, step := range p.Steps {
-			o.book.mayFail("r", target, step.Condition.Type, false, 4, now)
+			o.results.mayFail("r", target, step.Condition.Type, false, 4, now)
 		}
-		(&look{r: &TargetReconciler{Observer: o}, target: target, deciders: []decider{ofRegistration("r")}}).notFailed(p, p.Steps)
-		if _, open := o.book.page("r").flips.Breaker(); open {
+		(&evaluation{r: &TargetReconciler{Observer: o}, target: target, registrations: []activeRegistration{ofRegistration("r")}}).revertFalse(p, p.Steps)
+		if _, open := o.results.results("r").breaker.Opening(); open {
 			t.Fatalf("it opened after %d targets that nothing was written of", i+1)
 		}
 	}
@@ -194,16 +194,16 @@ func TestWhatAForgottenRegistrationsLookFinds(t *testing.T) {
 	in.r.Checker = readsLive()
 	l.policies.Gone(l.hcr)
 	p := in.plan(t.Context(), health.Layout{Shape: health.Gardener}, sets.New("Mine"))
-	if len(in.deciders) != 1 || p.Verdicts["Mine"].Status == health.False || in.mayFail(t.Context(), &in.deciders[0], "Mine", false, false) {
-		t.Errorf("a breaker that isn't known is closed: %+v by %d", p.Verdicts, len(in.deciders))
+	if len(in.registrations) != 1 || p.Verdicts["Mine"].Status == health.False || in.allowFalse(t.Context(), &in.registrations[0], "Mine", false, false) {
+		t.Errorf("a breaker that isn't known is closed: %+v by %d", p.Verdicts, len(in.registrations))
 	}
-	in.notFailed(p, []health.Step{{Condition: health.Condition{Type: "Mine"}, Counted: true}})
-	in.note(p, outcome{})
-	l.informAgain(l.hcr.UID)
-	if len(l.book.of) != 0 {
-		t.Errorf("%d registrations are remembered", len(l.book.of))
+	in.revertFalse(p, []health.Step{{Condition: health.Condition{Type: "Mine"}, Counted: true}})
+	in.recordResults(p, outcome{})
+	l.renotifyTargets(l.hcr.UID)
+	if len(l.results.byUID) != 0 {
+		t.Errorf("%d registrations are remembered", len(l.results.byUID))
 	}
-	if from := l.book.drop(in.target, nil); len(from) != 0 {
+	if from := l.results.drop(in.target, nil); len(from) != 0 {
 		t.Errorf("statuses of %q are asked for", from)
 	}
 }
@@ -218,23 +218,23 @@ func waitsForALock(function string) bool {
 }
 
 // What takes long of one registration holds up its own looks alone.
-func TestTheBookIsOpenWhile(t *testing.T) {
-	for name, busy := range map[string]func(b *book, goOn <-chan struct{}){
-		"targets are counted for a generation that isn't any more": func(b *book, goOn <-chan struct{}) {
+func TestResultsStayOpenWhile(t *testing.T) {
+	for name, busy := range map[string]func(b *resultStore, goOn <-chan struct{}){
+		"targets are counted for a generation that isn't any more": func(b *resultStore, goOn <-chan struct{}) {
 			counts := make(chan struct{})
-			go b.page("r").flips.Targets(1, countKept, func() int { close(counts); <-goOn; return 0 }, noon)
+			go b.results("r").breaker.TargetCount(1, targetCountTTL, func() int { close(counts); <-goOn; return 0 }, noon)
 			<-counts
 			hcr := &v1alpha1.HealthCheckRegistration{}
 			hcr.UID, hcr.Generation = "r", 2
-			b.follow(hcr, noon)
+			b.update(hcr, noon)
 			b.drop(targetNamed("w"), nil)
 		},
-		"a target is dropped that somebody holds up": func(b *book, goOn <-chan struct{}) {
-			p := b.page("r")
+		"a target is dropped that somebody holds up": func(b *resultStore, goOn <-chan struct{}) {
+			p := b.results("r")
 			p.mu.Lock()
 			go func() { <-goOn; p.mu.Unlock() }()
 			go b.drop(targetNamed("w"), nil)
-			for !waitsForALock("(*page).drop") {
+			for !waitsForALock("(*registrationResults).drop") {
 				runtime.Gosched()
 			}
 		},
@@ -244,7 +244,7 @@ func TestTheBookIsOpenWhile(t *testing.T) {
 			defer close(goOn)
 			go func() {
 				busy(b, goOn)
-				b.page("another")
+				b.results("another")
 				close(done)
 			}()
 			select {
@@ -257,23 +257,23 @@ func TestTheBookIsOpenWhile(t *testing.T) {
 }
 
 // doubting is a look at a target of a registration whose breaker is open, and doubts the target's X.
-func doubting(t *testing.T, o *Observer) *look {
+func doubting(t *testing.T, o *Observer) *evaluation {
 	t.Helper()
-	o.book.follow(hcrOf("r", 1, "X"), noon)
-	page := o.book.page("r")
+	o.results.update(hcrOf("r", 1, "X"), noon)
+	page := o.results.results("r")
 	for i := range 3 {
-		page.flips.MayFail(nameOf(targetNamed(fmt.Sprint(i))).String(), "X", false, 3, noon)
+		page.breaker.AllowFalse(nameOf(targetNamed(fmt.Sprint(i))).String(), "X", false, 3, noon)
 	}
-	if _, open := page.flips.Breaker(); !open {
+	if _, open := page.breaker.Opening(); !open {
 		t.Fatal("three of three turned False, and the breaker is closed")
 	}
 	object := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"annotations": map[string]any{"autohealer.resourcestack.com/owned-conditions": "X"}}}}
-	return &look{r: &TargetReconciler{Observer: o}, target: targetNamed("2"), object: object, deciders: []decider{ofRegistration("r")}}
+	return &evaluation{r: &TargetReconciler{Observer: o}, target: targetNamed("2"), object: object, registrations: []activeRegistration{ofRegistration("r")}}
 }
 
 // ofRegistration is an active one that decides X.
-func ofRegistration(uid types.UID) decider {
-	return decider{Decider: registration.Decider{State: lifecycle.Active, Registration: &registration.Registration{
+func ofRegistration(uid types.UID) activeRegistration {
+	return activeRegistration{ActiveRegistration: registration.ActiveRegistration{State: lifecycle.Active, Registration: &registration.Registration{
 		Name: "r", UID: uid, Checks: []*registration.Check{{ConditionType: "X"}},
 	}}}
 }
@@ -287,10 +287,10 @@ func hcrOf(name string, generation int64, conditionTypes ...string) *v1alpha1.He
 	return hcr
 }
 
-func (l *look) planned(v health.Verdict, failing bool) plan {
+func (l *evaluation) planned(v health.Verdict, failing bool) plan {
 	return plan{
-		TargetPlan: registration.TargetPlan{Plan: health.Plan{Verdicts: map[string]health.Verdict{"X": v}}, By: map[string][]int{"X": {0}}},
-		said:       []registration.Said{{Failing: failing}},
+		TargetPlan: registration.TargetPlan{Plan: health.Plan{Verdicts: map[string]health.Verdict{"X": v}}, DecidedBy: map[string][]int{"X": {0}}},
+		results:    []registration.CheckResults{{Failing: failing}},
 	}
 }
 
@@ -298,58 +298,58 @@ func TestOnlyARecoveryEndsADoubt(t *testing.T) {
 	inDoubt := health.Verdict{Status: health.Unknown, Reason: health.ReasonInDoubt}
 	since := health.History{Doubted: true}
 	for name, c := range map[string]struct {
-		happens func(l *look)
+		happens func(l *evaluation)
 		closes  bool
 	}{
-		"it is True":           {func(l *look) { l.note(l.planned(health.Verdict{Status: health.True}, false), outcome{}) }, true},
-		"it is False":          {func(l *look) { l.note(l.planned(health.Verdict{Status: health.False}, true), outcome{}) }, true},
-		"it still is in doubt": {func(l *look) { l.note(l.planned(inDoubt, true), outcome{}) }, false},
-		"it can't be known": {func(l *look) {
-			l.note(l.planned(health.Verdict{Status: health.Unknown, Reason: health.ReasonCheckError, History: since}, true), outcome{})
+		"it is True":           {func(l *evaluation) { l.recordResults(l.planned(health.Verdict{Status: health.True}, false), outcome{}) }, true},
+		"it is False":          {func(l *evaluation) { l.recordResults(l.planned(health.Verdict{Status: health.False}, true), outcome{}) }, true},
+		"it still is in doubt": {func(l *evaluation) { l.recordResults(l.planned(inDoubt, true), outcome{}) }, false},
+		"it can't be known": {func(l *evaluation) {
+			l.recordResults(l.planned(health.Verdict{Status: health.Unknown, Reason: health.ReasonCheckError, History: since}, true), outcome{})
 		}, false},
-		"it progresses": {func(l *look) {
-			l.note(l.planned(health.Verdict{Status: health.Progressing, History: since}, true), outcome{})
+		"it progresses": {func(l *evaluation) {
+			l.recordResults(l.planned(health.Verdict{Status: health.Progressing, History: since}, true), outcome{})
 		}, false},
-		"nothing is said of it": {func(l *look) {
-			l.note(plan{}, outcome{})
+		"nothing is said of it": {func(l *evaluation) {
+			l.recordResults(plan{}, outcome{})
 		}, false},
-		"it is somebody else's": {func(l *look) {
+		"it is somebody else's": {func(l *evaluation) {
 			l.object.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "X", "status": "False", "reason": "Mine"}}}
-			l.note(plan{}, outcome{})
+			l.recordResults(plan{}, outcome{})
 		}, true},
-		"another's checks find something": {func(l *look) { l.note(l.planned(inDoubt, false), outcome{}) }, true},
-		"the registration is paused": {func(l *look) {
-			l.deciders[0].State = lifecycle.Paused
-			l.note(l.planned(inDoubt, true), outcome{})
+		"another's checks find something": {func(l *evaluation) { l.recordResults(l.planned(inDoubt, false), outcome{}) }, true},
+		"the registration is paused": {func(l *evaluation) {
+			l.registrations[0].State = lifecycle.Paused
+			l.recordResults(l.planned(inDoubt, true), outcome{})
 		}, false},
-		"the kind takes no conditions for now": {func(l *look) {
+		"the kind takes no conditions for now": {func(l *evaluation) {
 			p := l.planned(inDoubt, false)
-			p.Alone = map[int]health.Plan{0: p.Plan}
-			l.note(p, outcome{})
+			p.Unwritten = map[int]health.Plan{0: p.Plan}
+			l.recordResults(p, outcome{})
 		}, false},
-		"it is True, which isn't written": {func(l *look) {
-			l.note(l.planned(health.Verdict{Status: health.True}, true), outcome{undone: map[string]bool{"X": true}})
+		"it is True, which isn't written": {func(l *evaluation) {
+			l.recordResults(l.planned(health.Verdict{Status: health.True}, true), outcome{notDone: map[string]bool{"X": true}})
 		}, false},
-		"a look of before tells of what isn't decided any more": {func(l *look) {
-			l.r.Observer.book.follow(hcrOf("r", 2, "Y"), noon)
-			l.r.Observer.book.page("r").flips.MayFail(nameOf(l.target).String(), "X", false, 3, noon)
+		"a look of before tells of what isn't decided any more": {func(l *evaluation) {
+			l.r.Observer.results.update(hcrOf("r", 2, "Y"), noon)
+			l.r.Observer.results.results("r").breaker.AllowFalse(nameOf(l.target).String(), "X", false, 3, noon)
 		}, true},
-		"somebody holds the target": {func(l *look) {
-			l.deciders[0].State, l.deciders[0].Held = lifecycle.Paused, true
-			l.note(l.planned(inDoubt, true), outcome{})
+		"somebody holds the target": {func(l *evaluation) {
+			l.registrations[0].State, l.registrations[0].Held = lifecycle.Paused, true
+			l.recordResults(l.planned(inDoubt, true), outcome{})
 		}, true},
-		"the target is gone": {func(l *look) { l.r.Observer.drop(l.target, nil) }, true},
-		"the registration doesn't select it any more": {func(l *look) {
-			l.r.Observer.book.follow(hcrOf("r", 2, "X"), noon)
-			l.r.Observer.drop(l.target, nil)
+		"the target is gone": {func(l *evaluation) { l.r.Observer.dropTarget(l.target, nil) }, true},
+		"the registration doesn't select it any more": {func(l *evaluation) {
+			l.r.Observer.results.update(hcrOf("r", 2, "X"), noon)
+			l.r.Observer.dropTarget(l.target, nil)
 		}, true},
-		"the registration decides something else": {func(l *look) { l.r.Observer.book.follow(hcrOf("r", 2, "Y"), noon) }, true},
-		"the registration is another generation":  {func(l *look) { l.r.Observer.book.follow(hcrOf("r", 2, "X"), noon) }, false},
+		"the registration decides something else": {func(l *evaluation) { l.r.Observer.results.update(hcrOf("r", 2, "Y"), noon) }, true},
+		"the registration is another generation":  {func(l *evaluation) { l.r.Observer.results.update(hcrOf("r", 2, "X"), noon) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := doubting(t, knowing(t))
 			c.happens(l)
-			if closes := l.r.Observer.book.page("r").flips.CloseIfOver(); closes != c.closes {
+			if closes := l.r.Observer.results.results("r").breaker.CloseIfClear(); closes != c.closes {
 				t.Errorf("the breaker closes: %t", closes)
 			}
 		})
@@ -358,12 +358,12 @@ func TestOnlyARecoveryEndsADoubt(t *testing.T) {
 
 // A replica that doesn't lead never looks at a target: what it knows of the breaker is what the status tells.
 func TestAStandbyForgetsABreakerThatClosedByItself(t *testing.T) {
-	standby, hcr := &book{}, hcrOf("r", 1, "X")
+	standby, hcr := &resultStore{}, hcrOf("r", 1, "X")
 	hcr.Status.Breaker = &v1alpha1.Breaker{ID: "x", OpenedAt: metav1.NewTime(noon)}
-	standby.follow(hcr, noon)
+	standby.update(hcr, noon)
 	hcr.Status.Breaker = nil
-	standby.follow(hcr, noon)
-	if _, open := standby.page("r").flips.Breaker(); open {
+	standby.update(hcr, noon)
+	if _, open := standby.results("r").breaker.Opening(); open {
 		t.Error("it would take over with a breaker that is closed")
 	}
 }
@@ -390,7 +390,7 @@ func TestARegistrationThatIsMadeAnewHasNoNewAllowance(t *testing.T) {
 				b.forget("former", noon)
 			}
 			hcr.UID, hcr.Name = "new", c.name
-			b.follow(hcr, noon.Add(c.after))
+			b.update(hcr, noon.Add(c.after))
 			b.forget("former", noon)
 			if may := b.mayFail("new", targetNamed("c"), "X", false, 3, noon.Add(c.after)); may != c.may {
 				t.Errorf("the third of three may turn False: %t", may)
@@ -403,11 +403,11 @@ func TestWhatARegistrationLeftIsForgottenInTime(t *testing.T) {
 	b := following("former")
 	b.mayFail("former", targetNamed("a"), "X", false, 3, noon)
 	b.forget("former", noon)
-	if len(b.former) != 1 {
-		t.Errorf("%d are remembered", len(b.former))
+	if len(b.formerBreakers) != 1 {
+		t.Errorf("%d are remembered", len(b.formerBreakers))
 	}
 	b.forget("another", noon.Add(5*time.Minute))
-	if len(b.former) != 0 {
-		t.Errorf("%d are remembered when nothing counts", len(b.former))
+	if len(b.formerBreakers) != 0 {
+		t.Errorf("%d are remembered when nothing counts", len(b.formerBreakers))
 	}
 }

@@ -1,4 +1,5 @@
-// Package shoots reaches the clusters whose kubeconfigs lie in Secrets, and reads what may be believed.
+// Package shoots reads clusters whose kubeconfigs are in Secrets: Clients connects to them, a Mirror keeps the objects of one query, and
+// WatchHealth says whether these are current. What a VerifyingClient doesn't find really doesn't exist.
 package shoots
 
 import (
@@ -33,8 +34,8 @@ type Clients struct {
 	// Timeout of one request.
 	Timeout time.Duration
 
-	mu sync.Mutex
-	of map[string]*Connection // by namespace; needs mu
+	mu          sync.Mutex
+	connections map[string]*Connection // by namespace; needs mu
 }
 
 // Connection is how one shoot is reached.
@@ -71,33 +72,33 @@ func (s *Clients) Connection(ctx context.Context, namespace string) (*Connection
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known, ok := s.of[namespace]
+	known, ok := s.connections[namespace]
 	if ok && known.UID == stored.UID && known.Version == stored.ResourceVersion {
 		return known, nil
 	}
 	if ok {
 		known.transport.CloseIdleConnections()
-		delete(s.of, namespace)
+		delete(s.connections, namespace)
 	}
 	fresh, err := s.connect(stored)
 	if err != nil {
 		return nil, fmt.Errorf("use key %s of Secret %s: %w", s.Key, s.Secret, err)
 	}
-	if s.of == nil {
-		s.of = map[string]*Connection{}
+	if s.connections == nil {
+		s.connections = map[string]*Connection{}
 	}
-	s.of[namespace] = fresh
+	s.connections[namespace] = fresh
 	return fresh, nil
 }
 
 // A connection without news for silence is asked whether it still lives, and has patience to answer: else a watch that a firewall has
 // forgotten about would look as if nothing happened. HTTP/2 pings; for HTTP/1.1, as some proxies have it, TCP does.
 const (
-	silence  = 15 * time.Second
-	patience = 10 * time.Second
+	pingAfter   = 15 * time.Second
+	pingTimeout = 10 * time.Second
 )
 
-var alive = net.KeepAliveConfig{Enable: true, Idle: silence, Interval: patience / 2, Count: 2}
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: pingAfter, Interval: pingTimeout / 2, Count: 2}
 
 // connect makes clients and asks nothing yet.
 func (s *Clients) connect(stored *corev1.Secret) (*Connection, error) {
@@ -109,10 +110,10 @@ func (s *Clients) connect(stored *corev1.Secret) (*Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	transport := access.Transport(s.Dial, net.Dialer{Timeout: s.Timeout, KeepAliveConfig: alive})
+	transport := access.Transport(s.Dial, net.Dialer{Timeout: s.Timeout, KeepAliveConfig: keepAlive})
 	transport.TLSHandshakeTimeout = s.Timeout // a connection that nobody waits for any more would stay half open for ever
-	transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: silence, PingTimeout: patience}
-	watching := &http.Client{Transport: &impatient{next: bounded{authorized{access, transport}}, within: s.Timeout}, CheckRedirect: stay}
+	transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout}
+	watching := &http.Client{Transport: &retryLimiter{next: bounded{authorized{access, transport}}, timeout: s.Timeout}, CheckRedirect: refuseRedirect}
 	asking := *watching
 	asking.Timeout = s.Timeout
 	config := &rest.Config{Host: access.URL("").String(), QPS: -1}
@@ -120,7 +121,7 @@ func (s *Clients) connect(stored *corev1.Secret) (*Connection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client of the shoot: %w", err)
 	}
-	live, errLive := NewBelievable(config, client.Options{HTTPClient: &asking, Scheme: s.Scheme, Mapper: kinds})
+	live, errLive := NewVerifyingClient(config, client.Options{HTTPClient: &asking, Scheme: s.Scheme, Mapper: kinds})
 	watch, errWatch := client.NewWithWatch(config, client.Options{HTTPClient: watching, Scheme: s.Scheme, Mapper: kinds})
 	if err := errors.Join(errLive, errWatch); err != nil {
 		return nil, fmt.Errorf("make a client of the shoot: %w", err)
@@ -134,20 +135,20 @@ func (s *Clients) connect(stored *corev1.Secret) (*Connection, error) {
 func (s *Clients) Forget(namespace string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if known, ok := s.of[namespace]; ok {
+	if known, ok := s.connections[namespace]; ok {
 		known.transport.CloseIdleConnections()
-		delete(s.of, namespace)
+		delete(s.connections, namespace)
 	}
 }
 
-// stay keeps a client from following a redirect: the server that is asked next would get the credentials, too.
-func stay(next *http.Request, _ []*http.Request) error {
+// refuseRedirect keeps a client from following a redirect: the server that is asked next would get the credentials, too.
+func refuseRedirect(next *http.Request, _ []*http.Request) error {
 	return fmt.Errorf("the shoot's API server redirects to %s, which is not followed", next.URL.Host)
 }
 
-// mostBytes of one answer: a list of more than a thousand nodes fits. What is in a shoot belongs to its owner, who may not take
+// maxAnswerBytes of one answer: a list of more than a thousand nodes fits. What is in a shoot belongs to its owner, who may not take
 // the memory that other shoots' checks need.
-const mostBytes = 32 << 20
+const maxAnswerBytes = 32 << 20
 
 // bounded ends answers that are too large with an error.
 type bounded struct{ next http.RoundTripper }
@@ -156,23 +157,23 @@ type bounded struct{ next http.RoundTripper }
 func (b bounded) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := b.next.RoundTrip(request)
 	if err == nil {
-		response.Body = http.MaxBytesReader(nil, response.Body, mostBytes)
+		response.Body = http.MaxBytesReader(nil, response.Body, maxAnswerBytes)
 	}
 	return response, err
 }
 
-// impatient has a refusal told that client-go would sleep over: as long as a server that is overloaded says when to come back, client-go
+// retryLimiter has a refusal told that client-go would sleep over: as long as a server that is overloaded says when to come back, client-go
 // asks again up to ten times, and gives no answer meanwhile. One such answer it may sleep over, if that isn't for too long; the next in a row is an error.
-type impatient struct {
+type retryLimiter struct {
 	next http.RoundTripper
-	// within is how long an answer may take.
-	within time.Duration
+	// timeout is how long an answer may take.
+	timeout time.Duration
 	// refusals in a row.
 	refusals atomic.Int32
 }
 
 // RoundTrip sends the request.
-func (i *impatient) RoundTrip(request *http.Request) (*http.Response, error) {
+func (i *retryLimiter) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := i.next.RoundTrip(request)
 	if err != nil {
 		return nil, err
@@ -182,7 +183,7 @@ func (i *impatient) RoundTrip(request *http.Request) (*http.Response, error) {
 		return response, nil
 	}
 	seconds, _ := strconv.Atoi(response.Header.Get("Retry-After"))
-	if i.refusals.Add(1) > 1 || time.Duration(seconds)*time.Second >= i.within {
+	if i.refusals.Add(1) > 1 || time.Duration(seconds)*time.Second >= i.timeout {
 		response.Header.Del("Retry-After")
 	}
 	return response, nil

@@ -32,7 +32,7 @@ func TestAConnectionThatIsLostAgainAndAgainGivesTheSameError(t *testing.T) {
 		refused:          "ask: dial tcp 192.0.2.1:443: connection refused",
 		errors.New("no"): "no",
 	} {
-		if got := steady(err).Error(); got != want {
+		if got := stableError(err).Error(); got != want {
 			t.Errorf("it is %s", got)
 		}
 	}
@@ -50,8 +50,8 @@ func TestAnAnswerThatIsLateIsToldAlikeWhoeverCountsTheTime(t *testing.T) {
 		}
 		return fmt.Errorf("find the kind: %w", err)
 	}
-	link := NewLink(time.Hour, clock.RealClock{}, func() {})
-	follows := link.Follow(&toolscache.ListWatch{
+	link := NewWatchHealth(time.Hour, clock.RealClock{}, func() {})
+	follows := link.Observe(&toolscache.ListWatch{
 		ListWithContextFunc:  func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, ask() },
 		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return nil, ask() },
 	})

@@ -22,82 +22,82 @@ import (
 	"github.com/resourcestack/autohealer/internal/retry"
 )
 
-// acting is a plan that is being carried out.
-type acting struct {
-	*look
+// execution is a plan that is being carried out.
+type execution struct {
+	*evaluation
 	layout health.Layout
 	plan   plan
 	// object is the target as the last write left it.
-	object *unstructured.Unstructured
-	tries  policy.Tries
-	is     outcome
+	object  *unstructured.Unstructured
+	tries   policy.Tries
+	outcome outcome
 }
 
 // outcome is what became of a plan.
 type outcome struct {
 	// refused are writes that the API server refused for what they are. The rest went on.
 	refused []error
-	// kept are condition types whose write was among these.
-	kept map[string]bool
-	// undone are all condition types whose step wasn't carried out.
-	undone map[string]bool
-	// ended is why the rest wasn't tried.
-	ended error
+	// refusedTypes are condition types whose write was among these.
+	refusedTypes map[string]bool
+	// notDone are all condition types whose step wasn't carried out.
+	notDone map[string]bool
+	// stoppedBy is why the rest wasn't tried.
+	stoppedBy error
 }
 
-// act carries out a plan, one condition after the other: one that is refused would be so again at each try, and holds up none of the
+// execute carries out a plan, one condition after the other: one that is refused would be so again at each try, and holds up none of the
 // others.
-func (l *look) act(ctx context.Context, layout health.Layout, p plan) outcome {
+func (l *evaluation) execute(ctx context.Context, layout health.Layout, p plan) outcome {
 	target := nameOf(l.target).String()
-	if len(p.Steps)+len(p.Unclaim) == 0 {
+	if len(p.Steps)+len(p.ReleaseClaims) == 0 {
 		l.r.Troubles.Settled(target)
 		return outcome{}
 	}
-	a := &acting{
-		look: l, layout: layout, plan: p, object: l.object,
-		tries: policy.Tries{Failed: map[policy.Ref]error{}}, is: outcome{kept: map[string]bool{}, undone: map[string]bool{}},
+	a := &execution{
+		evaluation: l, layout: layout, plan: p, object: l.object,
+		tries: policy.Tries{Failed: map[policy.Ref]error{}}, outcome: outcome{refusedTypes: map[string]bool{}, notDone: map[string]bool{}},
 	}
-	a.tries.All, a.is.ended = a.steps(ctx)
+	a.tries.All, a.outcome.stoppedBy = a.steps(ctx)
 	l.r.Troubles.Tried(target, a.tries)
 	if a.tries.All {
-		a.is.ended = a.unclaims(ctx)
+		a.outcome.stoppedBy = a.releaseClaims(ctx)
 	}
-	return a.is
+	return a.outcome
 }
 
 // steps writes and removes conditions, and says whether all were tried.
-func (a *acting) steps(ctx context.Context) (all bool, ended error) {
+func (a *execution) steps(ctx context.Context) (all bool, ended error) {
 	for i, step := range a.plan.Steps {
 		if a.stopped(step) {
-			a.leftUndone(a.plan.Steps[i:])
+			a.markNotDone(a.plan.Steps[i:])
 			return false, nil
 		}
 		switch err := a.step(ctx, step); {
 		case err == nil:
 		case refused(err):
-			a.leftUndone(a.plan.Steps[i : i+1])
-			a.is.refused, a.is.kept[step.Condition.Type] = append(a.is.refused, err), true
+			a.markNotDone(a.plan.Steps[i : i+1])
+			a.outcome.refused, a.outcome.refusedTypes[step.Condition.Type] = append(a.outcome.refused, err), true
 		default:
-			a.leftUndone(a.plan.Steps[i:])
+			a.markNotDone(a.plan.Steps[i:])
 			return false, err
 		}
 	}
 	return true, nil
 }
 
-func (a *acting) leftUndone(steps []health.Step) {
-	a.notFailed(a.plan, steps)
+func (a *execution) markNotDone(steps []health.Step) {
+	a.revertFalse(a.plan, steps)
 	for _, step := range steps {
-		a.is.undone[step.Condition.Type] = true
+		a.outcome.notDone[step.Condition.Type] = true
 	}
 }
 
-func (a *acting) step(ctx context.Context, step health.Step) error {
-	deciders := a.by(a.plan, step.Condition.Type)
+func (a *execution) step(ctx context.Context, step health.Step) error {
+	deciders := a.decidedBy(a.plan, step.Condition.Type)
 	if step.Remove {
 		deciders = a.removers(step.Condition.Type)
 	}
-	write := actuate.ConditionWrite{Target: a.object, Planned: a.look.object, Layout: a.layout, Step: step}
+	write := actuate.ConditionWrite{Target: a.object, Planned: a.evaluation.object, Layout: a.layout, Step: step}
 	for _, d := range deciders {
 		write.Deciders, write.Admitted = append(write.Deciders, d.Registration), append(write.Admitted, d.stored.Admitted)
 	}
@@ -107,15 +107,15 @@ func (a *acting) step(ctx context.Context, step health.Step) error {
 		a.failed(deciders, step, err)
 		return err
 	}
-	a.r.contests.Wrote(nameOf(a.target).String(), a.object.GetUID(), step.Condition.Type, found, step.Left(), now)
-	a.r.Report.acted(a.look.object, deciders, step, now)
+	a.r.conflicts.RecordWrite(nameOf(a.target).String(), a.object.GetUID(), step.Condition.Type, found, step.Result(), now)
+	a.r.Report.reportChange(a.evaluation.object, deciders, step, now)
 	a.tries.Written = append(a.tries.Written, policiesOf(deciders)...)
 	return nil
 }
 
-// unclaims takes out of the record what the target doesn't have, or what isn't ours.
-func (a *acting) unclaims(ctx context.Context) error {
-	for _, conditionType := range a.plan.Unclaim {
+// releaseClaims takes out of the record what the target doesn't have, or what isn't ours.
+func (a *execution) releaseClaims(ctx context.Context) error {
+	for _, conditionType := range a.plan.ReleaseClaims {
 		if a.stopped(health.Step{Remove: true}) {
 			return nil
 		}
@@ -124,7 +124,7 @@ func (a *acting) unclaims(ctx context.Context) error {
 		case err == nil:
 			a.object = after
 		case refused(err):
-			a.is.refused = append(a.is.refused, err)
+			a.outcome.refused = append(a.outcome.refused, err)
 		default:
 			return err
 		}
@@ -140,28 +140,28 @@ func refused(err error) bool {
 
 // stopped says whether a step may not be carried out any more: the checks took their time, and meanwhile everything was frozen,
 // or there is a registration that isn't known yet.
-func (l *look) stopped(step health.Step) bool {
+func (l *evaluation) stopped(step health.Step) bool {
 	paused, _ := l.r.Observer.policies.PausedBy()
-	return paused.Frozen || step.Remove && l.r.Observer.inDoubt(l.target.Kind)
+	return paused.Frozen || step.Remove && l.r.Observer.registrationsUnknown(l.target.Kind)
 }
 
-// notFailed takes back that conditions turned False, of steps that didn't come about: the plan had all of them counted.
-func (l *look) notFailed(p plan, steps []health.Step) {
+// revertFalse takes back that conditions turned False, of steps that didn't come about: the plan had all of them counted.
+func (l *evaluation) revertFalse(p plan, steps []health.Step) {
 	for _, step := range steps {
 		if !step.Counted {
 			continue
 		}
-		for _, place := range p.By[step.Condition.Type] {
-			if flips := l.flips(&l.deciders[place]); flips != nil {
-				flips.Unwritten(nameOf(l.target).String(), step.Condition.Type)
+		for _, place := range p.DecidedBy[step.Condition.Type] {
+			if flips := l.breakerOf(&l.registrations[place]); flips != nil {
+				flips.RevertFalse(nameOf(l.target).String(), step.Condition.Type)
 			}
 		}
 	}
 }
 
 // removers are the registrations that ask for a condition's removal.
-func (l *look) removers(conditionType string) (all []decider) {
-	for _, d := range l.deciders {
+func (l *evaluation) removers(conditionType string) (all []activeRegistration) {
+	for _, d := range l.registrations {
 		if d.State == lifecycle.Active && slices.Contains(d.Remove, conditionType) {
 			all = append(all, d)
 		}
@@ -170,19 +170,19 @@ func (l *look) removers(conditionType string) (all []decider) {
 }
 
 // failed takes in that a write didn't come about; the controller logs the error itself. That someone else wrote first is no failure.
-func (a *acting) failed(deciders []decider, step health.Step, err error) {
+func (a *execution) failed(deciders []activeRegistration, step health.Step, err error) {
 	if errors.Is(err, actuate.ErrStale) {
 		count(deciders, step, "stale")
 		return
 	}
 	count(deciders, step, "failed")
-	a.r.Layouts.Doubt(a.object.GroupVersionKind())
+	a.r.Layouts.Invalidate(a.object.GroupVersionKind())
 	for _, policy := range policiesOf(deciders) {
 		a.tries.Failed[policy] = err
 	}
 }
 
-func policiesOf(deciders []decider) []policy.Ref {
+func policiesOf(deciders []activeRegistration) []policy.Ref {
 	policies := make([]policy.Ref, len(deciders))
 	for i, d := range deciders {
 		policies[i] = policy.Ref{UID: d.UID, NamespacedName: types.NamespacedName{Name: d.Name}}
@@ -190,7 +190,7 @@ func policiesOf(deciders []decider) []policy.Ref {
 	return policies
 }
 
-// Reporter tells of conditions that changed: Events for people, metrics for machines.
+// Reporter reports conditions that changed: Events for people, metrics for machines.
 type Reporter struct {
 	Events events.EventRecorder
 	acts   *kube.ActEvents
@@ -202,14 +202,14 @@ func NewReporter(recorder events.EventRecorder) *Reporter {
 	return &Reporter{Events: recorder, acts: kube.NewActEvents(recorder, dropped)}
 }
 
-// acted tells of a condition that was written or removed, on the target and on each registration that decides it. One whose
+// reportChange reports a condition that was written or removed, on the target and on each registration that decides it. One whose
 // status is as before is counted alone.
-func (r *Reporter) acted(target *unstructured.Unstructured, deciders []decider, step health.Step, now time.Time) {
+func (r *Reporter) reportChange(target *unstructured.Unstructured, deciders []activeRegistration, step health.Step, now time.Time) {
 	count(deciders, step, "done")
-	if !step.Remove && step.Before == step.Condition.Status {
+	if !step.Remove && step.Previous == step.Condition.Status {
 		return
 	}
-	reason, note := told(step)
+	reason, note := describeChange(step)
 	for _, d := range deciders {
 		r.acts.Tell(now, refOf(target), registrationRef(d), reason, verb(step), note)
 	}
@@ -225,16 +225,16 @@ func verb(step health.Step) string {
 	return "SetCondition"
 }
 
-func told(step health.Step) (reason, note string) {
+func describeChange(step health.Step) (reason, note string) {
 	c := &step.Condition
 	if step.Remove {
 		return v1alpha1.ReasonConditionRemoved, fmt.Sprintf("Condition %s is removed: no HealthCheckRegistration decides it any more, or one asks for that.", c.Type)
 	}
-	before := string(step.Before)
+	before := string(step.Previous)
 	if before == "" {
 		before = "not there"
 	}
-	return v1alpha1.ReasonConditionChanged, fmt.Sprintf("Condition %s is %s, and was %s: %s", c.Type, c.Status, before, health.Shortened(c.Message, messageKept))
+	return v1alpha1.ReasonConditionChanged, fmt.Sprintf("Condition %s is %s, and was %s: %s", c.Type, c.Status, before, health.Shortened(c.Message, maxMessage))
 }
 
 func refOf(target *unstructured.Unstructured) *corev1.ObjectReference {
@@ -243,7 +243,7 @@ func refOf(target *unstructured.Unstructured) *corev1.ObjectReference {
 	}
 }
 
-func registrationRef(d decider) *v1alpha1.HealthCheckRegistration {
+func registrationRef(d activeRegistration) *v1alpha1.HealthCheckRegistration {
 	return &v1alpha1.HealthCheckRegistration{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: kindRegistration},
 		ObjectMeta: metav1.ObjectMeta{Name: d.Name, UID: d.UID},

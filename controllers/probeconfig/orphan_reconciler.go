@@ -21,10 +21,10 @@ import (
 )
 
 const (
-	// mostOrphans are the configs that are looked for at once. A record may name any.
-	mostOrphans = 50
-	// settling is how long what is being written for a config that goes may take.
-	settling = 10 * time.Second
+	// maxOrphans are the configs that are looked for at once. A record may name any.
+	maxOrphans = 50
+	// orphanDelay is how long what is being written for a config that goes may take.
+	orphanDelay = 10 * time.Second
 )
 
 // orphansName is the only one in its queue: all are looked at at once.
@@ -35,7 +35,7 @@ var orphansName = types.NamespacedName{Name: "records"}
 type OrphanReconciler struct {
 	*TargetReconciler
 
-	gone *kube.Orphans
+	absence *kube.Orphans
 	// confirmed are the UIDs of configs that are gone for sure.
 	confirmed sets.Set[types.UID]
 }
@@ -43,7 +43,7 @@ type OrphanReconciler struct {
 // NewOrphanReconciler gives back as targets does.
 func NewOrphanReconciler(targets *TargetReconciler) *OrphanReconciler {
 	r := &OrphanReconciler{TargetReconciler: targets, confirmed: sets.New[types.UID]()}
-	r.gone = &kube.Orphans{
+	r.absence = &kube.Orphans{
 		Live: targets.Live, Kind: v1alpha1.GroupVersion.WithKind(kindProbeConfig), Timings: targets.Observer.Facts.Timings, Confirm: func(uid types.UID) { r.confirmed.Insert(uid) },
 	}
 	return r
@@ -61,20 +61,20 @@ func (r *OrphanReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (
 	orphans, all := r.orphans(ctx)
 	unknown := map[types.UID]types.NamespacedName{}
 	for _, o := range orphans {
-		if !r.confirmed.Has(o.Record.Owner) && len(unknown) < mostOrphans {
+		if !r.confirmed.Has(o.Record.Owner) && len(unknown) < maxOrphans {
 			unknown[o.Record.Owner] = o.Record.Config().Key()
 		}
 	}
-	again := r.gone.Check(ctx, unknown, r.now())
+	again := r.absence.Check(ctx, unknown, r.now())
 	var failed error
 	for _, o := range orphans {
 		if r.confirmed.Has(o.Record.Owner) {
-			failed = errors.Join(failed, r.giveBack(ctx, o))
+			failed = errors.Join(failed, r.restore(ctx, o))
 		}
 	}
 	switch {
 	case failed != nil:
-		log.FromContext(ctx).Error(failed, "Can't give back what was taken for a ProbeConfig that is gone")
+		log.FromContext(ctx).Error(failed, "Can't scale up again what was scaled down for a ProbeConfig that is gone")
 		return reconcile.Result{RequeueAfter: r.Observer.Facts.Timings.Orphan()}, nil
 	case again.IsZero() && all:
 		return reconcile.Result{}, nil
@@ -96,7 +96,7 @@ func (r *OrphanReconciler) orphans(ctx context.Context) (orphans []actuate.Recor
 			continue
 		}
 		for _, one := range found {
-			if r.Observer.stands(one.Namespace) && !r.Observer.knows(one) {
+			if r.Observer.namespaceActive(one.Namespace) && !r.Observer.ownsRecord(one) {
 				orphans = append(orphans, one)
 			}
 		}
@@ -104,11 +104,11 @@ func (r *OrphanReconciler) orphans(ctx context.Context) (orphans []actuate.Recor
 	return orphans, all
 }
 
-// giveBack gives back what was taken from one object, if it still says so.
-func (r *OrphanReconciler) giveBack(ctx context.Context, o actuate.Recorded) error {
-	place, _ := r.Observer.place(o.Namespace)
+// restore gives back what was taken from one object, if it still says so.
+func (r *OrphanReconciler) restore(ctx context.Context, o actuate.Recorded) error {
+	nsState, _ := r.Observer.namespaceState(o.Namespace)
 	in := probe.Scaling{
-		Config: o.Record.Config(), Former: []probe.Ref{o.Ref}, Objects: []probe.Object{r.Reader.Read(ctx, o.Namespace, o.Ref)}, Hibernated: place.hibernated,
+		Config: o.Record.Config(), Removed: []probe.Ref{o.Ref}, Objects: []probe.Object{r.Reader.Read(ctx, o.Namespace, o.Ref)}, Hibernated: nsState.hibernated,
 	}
 	plan := probe.PlanScaling(in)
 	err := r.carryOut(ctx, &probe.Target{Namespace: o.Namespace, Config: in.Config}, plan.Acts, actuate.AdmittedProber{})
@@ -118,10 +118,10 @@ func (r *OrphanReconciler) giveBack(ctx context.Context, o actuate.Recorded) err
 	return err
 }
 
-// knows says whether a record is of a stored config: by its UID, or by its name where that config is known to act.
-func (o *Observer) knows(r actuate.Recorded) bool {
+// ownsRecord says whether a record is of a stored config: by its UID, or by its name where that config is known to act.
+func (o *Observer) ownsRecord(r actuate.Recorded) bool {
 	for _, key := range o.policies.Keys() {
-		if j, ok := o.policies.Get(key); ok && (j.UID == r.Record.Owner || key.String() == r.Record.Policy && len(o.credible(j.Object, []actuate.Recorded{r})) > 0) {
+		if j, ok := o.policies.Get(key); ok && (j.UID == r.Record.Owner || key.String() == r.Record.Policy && len(o.trustedRecords(j.Object, []actuate.Recorded{r})) > 0) {
 			return true
 		}
 	}
@@ -145,19 +145,19 @@ func (o *Observer) recordedKinds() []v1alpha1.DependentKind {
 // addKinds adds those of a config, as long as they are no more than one config may have.
 func addKinds(to sets.Set[v1alpha1.DependentKind], pc *v1alpha1.ProbeConfig) {
 	for _, kind := range dependentKinds(pc, true) {
-		if to.Len() < mostKinds {
+		if to.Len() < maxKinds {
 			to.Insert(kind)
 		}
 	}
 }
 
-// orphaned looks for what a config leaves that went.
-func (o *Observer) orphaned(pc *v1alpha1.ProbeConfig, down bool) {
+// queueOrphans looks for what a config leaves that went.
+func (o *Observer) queueOrphans(pc *v1alpha1.ProbeConfig, down bool) {
 	if !down && len(pc.Status.Scaled) == 0 {
 		return
 	}
 	o.mu.Lock()
 	addKinds(o.goneKinds, pc)
 	o.mu.Unlock()
-	o.orphanLooks.Add(orphansName, settling)
+	o.orphanRequests.Add(orphansName, orphanDelay)
 }

@@ -74,7 +74,7 @@ func twoDecide(t *testing.T) *Observer {
 
 // turning is a look at a Worker whose conditions Bad and Good turn False, by a registration each, while Old is to go and a claim is in
 // vain.
-func turning(t *testing.T, api client.WithWatch) (*look, plan) {
+func turning(t *testing.T, api client.WithWatch) (*evaluation, plan) {
 	t.Helper()
 	o := twoDecide(t)
 	l := lookedAt(t, o, claimed("Bad", "Good", "Old"))
@@ -83,14 +83,14 @@ func turning(t *testing.T, api client.WithWatch) (*look, plan) {
 	}
 	l.r.Conditions, l.r.Layouts = &actuate.Conditions{Client: api, Current: current{}, Acts: logr.Discard()}, checking.NewLayouts(nil, nil, testingclock.NewFakePassiveClock(noon))
 	l.r.Troubles, l.r.Report = &policy.Troubles{}, NewReporter(&recorder{})
-	p := plan{TargetPlan: registration.TargetPlan{By: map[string][]int{"Bad": {0}, "Good": {1}}, Unclaim: []string{"Gone"}}}
+	p := plan{TargetPlan: registration.TargetPlan{DecidedBy: map[string][]int{"Bad": {0}, "Good": {1}}, ReleaseClaims: []string{"Gone"}}}
 	p.Verdicts = map[string]health.Verdict{"Bad": {}, "Good": {}}
 	for _, conditionType := range []string{"Bad", "Good"} {
 		turned := health.Condition{Type: conditionType, Status: health.False, Reason: health.ReasonUnsuccessful, Message: "(0/1) Health checks successful: 1) c: it is " + strings.ToLower(conditionType)}
-		p.Steps = append(p.Steps, health.Step{Condition: turned, Before: health.True, Counted: true})
-		o.book.mayFail(types.UID(strings.ToLower(conditionType)), l.target, conditionType, false, 10, noon)
+		p.Steps = append(p.Steps, health.Step{Condition: turned, Previous: health.True, Counted: true})
+		o.results.mayFail(types.UID(strings.ToLower(conditionType)), l.target, conditionType, false, 10, noon)
 	}
-	p.Steps = append(p.Steps, health.Step{Condition: health.Condition{Type: "Old"}, Before: health.True, Remove: true})
+	p.Steps = append(p.Steps, health.Step{Condition: health.Condition{Type: "Old"}, Previous: health.True, Remove: true})
 	return l, p
 }
 
@@ -111,7 +111,7 @@ func stored(t *testing.T, api client.WithWatch, target *unstructured.Unstructure
 }
 
 // breaks says whether two more targets open a registration's breaker, because it counts one already.
-func breaks(b *book, uid types.UID) bool {
+func breaks(b *resultStore, uid types.UID) bool {
 	return !b.mayFail(uid, targetNamed("a"), "X", false, 10, noon) || !b.mayFail(uid, targetNamed("b"), "X", false, 10, noon)
 }
 
@@ -136,17 +136,17 @@ func TestARefusedConditionHoldsUpNoOther(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			api := storing(claimed("Bad", "Good", "Old"), c.bad, nil)
 			l, p := turning(t, api)
-			is := l.act(t.Context(), health.Layout{Shape: health.Gardener}, p)
+			is := l.execute(t.Context(), health.Layout{Shape: health.Gardener}, p)
 			if got := stored(t, api, l.object); got != c.want {
 				t.Errorf("the target has %s, not %s", got, c.want)
 			}
-			if !errors.Is(is.ended, c.ended) || (len(is.refused) > 0) != (c.want == others) || !is.leaves(p) {
+			if !errors.Is(is.stoppedBy, c.ended) || (len(is.refused) > 0) != (c.want == others) || !is.hasUnrefused(p) {
 				t.Errorf("it gave %+v", is)
 			}
 			if bad, good := l.r.Troubles.Get("bad"), l.r.Troubles.Get("good"); good != nil || (bad != nil) != (c.bad != nil && !errors.Is(c.ended, actuate.ErrStale)) {
 				t.Errorf("trouble is %+v of Bad, %+v of Good", bad, good)
 			}
-			if bad, good := breaks(&l.r.Observer.book, "bad"), breaks(&l.r.Observer.book, "good"); bad != (c.want == all) || good != (c.want != none) {
+			if bad, good := breaks(&l.r.Observer.results, "bad"), breaks(&l.r.Observer.results, "good"); bad != (c.want == all) || good != (c.want != none) {
 				t.Errorf("breakers count Bad %t, Good %t", bad, good)
 			}
 		})
@@ -166,8 +166,8 @@ func TestAConflictOfApplyHoldsUpNoOtherCondition(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var applied []string
 			l, p := turning(t, storing(claimed("Bad", "Good", "Old"), c.bad, &applied))
-			is := l.act(t.Context(), health.Layout{Shape: health.Conditions, Map: true}, p)
-			if fmt.Sprint(applied) != c.want || len(is.refused) != c.refused || (is.ended != nil) != (c.refused == 0) {
+			is := l.execute(t.Context(), health.Layout{Shape: health.Conditions, Map: true}, p)
+			if fmt.Sprint(applied) != c.want || len(is.refused) != c.refused || (is.stoppedBy != nil) != (c.refused == 0) {
 				t.Errorf("it applied %v, and gave %+v", applied, is)
 			}
 		})
@@ -203,8 +203,8 @@ func TestAPlanIsMadeAnewWhereItsEarlierWritesFindAnotherCondition(t *testing.T) 
 		},
 	})
 	l, p := turning(t, api)
-	is := l.act(t.Context(), health.Layout{Shape: health.Gardener}, p)
-	if got, want := stored(t, api, l.object), "[Bad False Good Unknown Old True] [Bad Gone Good Old]"; got != want || !errors.Is(is.ended, actuate.ErrStale) {
+	is := l.execute(t.Context(), health.Layout{Shape: health.Gardener}, p)
+	if got, want := stored(t, api, l.object), "[Bad False Good Unknown Old True] [Bad Gone Good Old]"; got != want || !errors.Is(is.stoppedBy, actuate.ErrStale) {
 		t.Errorf("the target has %s, not %s; it gave %+v", got, want, is)
 	}
 }
@@ -218,7 +218,7 @@ func TestNothingIsDisclaimedOnceAllIsFrozen(t *testing.T) {
 		if frozen {
 			l.r.Observer.policies.Pause(guardrail.Policy{PausedBy: []string{"rail"}, FrozenBy: []string{"rail"}})
 		}
-		l.act(t.Context(), health.Layout{Shape: health.Gardener}, p)
+		l.execute(t.Context(), health.Layout{Shape: health.Gardener}, p)
 		if got := stored(t, api, l.object); got != want {
 			t.Errorf("frozen %t: the target has %s, not %s", frozen, got, want)
 		}
