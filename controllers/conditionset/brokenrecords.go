@@ -43,7 +43,7 @@ func (r *Reporter) record(ctx context.Context, name string, node *condition.Node
 	}
 	_, err := condition.ParseOwnership(text)
 	log.FromContext(ctx).Error(err, "The record on a node can't be read; nothing is done and nothing undone there",
-		"node", name, "annotation", v1alpha1.AnnotationOwnedTaints, "mend", is.Mend())
-	note := fmt.Sprintf("The annotation %s of node %s can't be read, so ConditionSets do nothing and undo nothing there. To mend it, %s", v1alpha1.AnnotationOwnedTaints, name, is.Mend())
+		"node", name, "annotation", v1alpha1.AnnotationOwnedTaints, "mend", is.RepairSteps())
+	note := fmt.Sprintf("The annotation %s of node %s can't be read, so ConditionSets do nothing and undo nothing there. To mend it, %s", v1alpha1.AnnotationOwnedTaints, name, is.RepairSteps())
 	r.Events.Eventf(nodeRef(node), nil, corev1.EventTypeWarning, v1alpha1.ReasonRecordUnreadable, "ReadRecord", "%s", policy.Truncate(note))
 }

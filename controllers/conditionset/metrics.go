@@ -69,8 +69,8 @@ func (u limitsUse) Collect(to chan<- prometheus.Metric) {
 	limits := u.fleet.Limits()
 	used := u.fleet.Usage()
 	for name, use := range map[string][2]int{
-		"maxTaintedNodes":  {used.Tainted, limits.MaxTaintedNodes.Of(used.Of)},
-		"maxEvictingNodes": {used.Evicting, limits.MaxEvictingNodes.Of(used.Of)},
+		"maxTaintedNodes":  {used.Tainted, limits.MaxTaintedNodes.Of(used.Total)},
+		"maxEvictingNodes": {used.Evicting, limits.MaxEvictingNodes.Of(used.Total)},
 	} {
 		to <- prometheus.MustNewConstMetric(limitUsed, prometheus.GaugeValue, float64(use[0]), name)
 		to <- prometheus.MustNewConstMetric(limitAllowed, prometheus.GaugeValue, float64(use[1]), name)

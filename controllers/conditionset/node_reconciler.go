@@ -193,7 +193,7 @@ func (r *NodeReconciler) counting(plan condition.Plan) actuate.Planner {
 // lookAgain says when time alone may change the plan.
 func (r *NodeReconciler) lookAgain(ctx context.Context, plan condition.Plan) reconcile.Result {
 	now := r.Observer.Facts.Clock.Now()
-	at := plan.LookAgain
+	at := plan.RequeueAt
 	if orphans := r.Orphans.Check(ctx, unknownSets(plan), now); !orphans.IsZero() && (at.IsZero() || orphans.Before(at)) {
 		at = orphans
 	}

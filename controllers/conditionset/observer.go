@@ -106,8 +106,8 @@ func (o *Observer) request(nodes []string) {
 
 // requestChanged asks for a look at the nodes and sets of which the fleet says that something changed.
 func (o *Observer) requestChanged() {
-	o.request(o.Facts.Fleet.TakeWoken())
-	for _, name := range o.Facts.Fleet.TakeDirty() {
+	o.request(o.Facts.Fleet.DrainRequeues())
+	for _, name := range o.Facts.Fleet.DrainDirty() {
 		o.policies.Statuses.Add(types.NamespacedName{Name: name}, policy.Delay)
 	}
 }

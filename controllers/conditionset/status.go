@@ -135,9 +135,9 @@ var limitReasons = []struct {
 }{
 	{condition.HeldByLimit, v1alpha1.ReasonTooManyTainted},
 	{condition.HeldByEvictLimit, v1alpha1.ReasonTooManyEvicting},
-	{condition.HeldByPace, v1alpha1.ReasonTooManyEvicting},
-	{condition.HeldByPlane, v1alpha1.ReasonControlPlaneLimit},
-	{condition.HeldByOwnCap, v1alpha1.ReasonMaxNodesReached},
+	{condition.HeldByEvictPace, v1alpha1.ReasonTooManyEvicting},
+	{condition.HeldByControlPlane, v1alpha1.ReasonControlPlaneLimit},
+	{condition.HeldByMaxNodes, v1alpha1.ReasonMaxNodesReached},
 }
 
 func ofLimit(hold condition.Reason) bool {
@@ -174,7 +174,7 @@ func breakerOpen(cs *v1alpha1.ConditionSet, st state) metav1.Condition {
 	}
 	c.Reason = v1alpha1.ReasonTooManyMatchAtOnce
 	departed := ""
-	if n := st.summary.Departed; n > 0 {
+	if n := st.summary.DeletedMatching; n > 0 {
 		departed = fmt.Sprintf(", and %d were deleted while they matched", n)
 	}
 	c.Message = fmt.Sprintf("Too many nodes matched at once at %s; now %d of %d match%s. Nothing new is done. Look at the conditions' reporter; then, to let it act: kubectl annotate conditionset %s %s=%s --overwrite",

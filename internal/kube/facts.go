@@ -51,7 +51,7 @@ func (f *Facts) Synced() bool { return f.Fleet.Synced() && f.Weeder.Synced() }
 
 // HoldActsUntil lets nothing new be done before t.
 func (f *Facts) HoldActsUntil(t time.Time) {
-	f.Fleet.HoldActsUntil(t)
+	f.Fleet.DeferActsUntil(t)
 	f.Weeder.HoldActsUntil(t)
 	f.Targets.HoldActsUntil(t)
 }
@@ -67,7 +67,7 @@ func (f *Facts) Age(now time.Time) time.Duration {
 
 // Nodes counts those of which limits take a share.
 func (f *Facts) Nodes() int {
-	return f.Fleet.Usage().Of
+	return f.Fleet.Usage().Total
 }
 
 // ForecastConditionSet tells what a set would do now.

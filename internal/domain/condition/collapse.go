@@ -16,12 +16,12 @@ func (p *planner) collapse() {
 		return
 	}
 	owned := Ownership{Taints: p.next, History: p.history}
-	p.yieldToForeign(&owned)
+	p.dropConflicting(&owned)
 	taints := p.taints(owned)
 	if owned.String() == p.Node.record && sameTaints(taints, p.Node.Taints) {
 		return
 	}
-	p.noteAdopted()
+	p.addAdoptedSteps()
 	if len(p.steps) == 0 {
 		return // only old history would go: not worth a write
 	}
@@ -32,8 +32,8 @@ func (p *planner) collapse() {
 	p.plan.Taints, p.plan.Owned, p.plan.Steps = taints, owned, p.steps
 }
 
-// noteAdopted gives claims that only changed hands a step.
-func (p *planner) noteAdopted() {
+// addAdoptedSteps gives claims that only changed hands a step.
+func (p *planner) addAdoptedSteps() {
 	for _, t := range p.adopted {
 		if !slices.ContainsFunc(p.steps, func(s Step) bool { return s.Set == t.Set && s.Key == t.Key }) {
 			p.steps = append(p.steps, Step{Verb: Repair, Reason: Restored, Set: t.Set, SetName: t.Name, Generation: t.Generation,
@@ -42,21 +42,21 @@ func (p *planner) noteAdopted() {
 	}
 }
 
-// yieldToForeign gives up a key whose lowered effect is someone else's taint already: two owners of one taint would
+// dropConflicting gives up a key whose lowered effect is someone else's taint already: two owners of one taint would
 // strip each other's.
-func (p *planner) yieldToForeign(owned *Ownership) {
-	yielded := map[string]bool{}
+func (p *planner) dropConflicting(owned *Ownership) {
+	conflicting := map[string]bool{}
 	for _, t := range owned.Taints {
-		yielded[t.Key] = p.Node.foreignTaint(t.Key, owned.Effect(t.Key))
+		conflicting[t.Key] = p.Node.foreignTaint(t.Key, owned.Effect(t.Key))
 	}
-	owned.Taints = slices.DeleteFunc(owned.Taints, func(t OwnedTaint) bool { return yielded[t.Key] })
+	owned.Taints = slices.DeleteFunc(owned.Taints, func(t OwnedTaint) bool { return conflicting[t.Key] })
 }
 
 func (p *planner) taints(owned Ownership) []corev1.Taint {
 	var taints []corev1.Taint
 	placed := map[string]bool{}
 	for _, t := range p.Node.Taints {
-		if !p.ours(t) {
+		if !p.mayRemove(t) {
 			taints = append(taints, t)
 			placed[t.Key] = placed[t.Key] || t.Effect == owned.Effect(t.Key)
 			continue
@@ -71,7 +71,7 @@ func (p *planner) taints(owned Ownership) []corev1.Taint {
 		}
 	}
 	for _, t := range owned.Taints {
-		if !placed[t.Key] && !p.parked[t.Key] && p.mayOwn(t.Key) { // a forged claim puts no taint anywhere
+		if !placed[t.Key] && !p.untainted[t.Key] && p.mayOwn(t.Key) { // a forged claim puts no taint anywhere
 			placed[t.Key] = true
 			taints = append(taints, p.taint(t.Key, owned.Effect(t.Key)))
 		}
@@ -79,8 +79,8 @@ func (p *planner) taints(owned Ownership) []corev1.Taint {
 	return taints
 }
 
-// ours is what may be removed: claimed by the record, with a key that may be ours.
-func (p *planner) ours(t corev1.Taint) bool { return p.Node.Owned.Owns(t) && p.mayOwn(t.Key) }
+// mayRemove is what may be removed: claimed by the record, with a key that may be ours.
+func (p *planner) mayRemove(t corev1.Taint) bool { return p.Node.Owned.Owns(t) && p.mayOwn(t.Key) }
 
 // mayOwn says whether a claim to the key can be true: a set declared it, and it isn't reserved.
 func (p *planner) mayOwn(key string) bool { return !ecosystem.NeverOurs(key) && p.Declared(key) }

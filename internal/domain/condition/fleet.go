@@ -32,20 +32,20 @@ type Fleet struct {
 	orphans    map[types.UID]bool
 	systemPods []ecosystem.SystemPod
 
-	index     index
-	alike     setIndex
-	union     atomic.Pointer[union] // nil when it has to be counted anew
-	recording nodeSet               // nodes with a record, or with a write in flight
-	lastHeard int                   // the slot of the node that was observed last
-	counts    counts
-	gone      gone
-	evictions limit.Memory
-	recalls   int // how often evictions were recalled that were news
-	past      past
-	formers   map[string]former       // by the names of sets that were deleted
-	waiting   map[*nodeState]struct{} // nodes that are held back
-	woken     sets.Set[string]        // those that may go on, since another left the line
-	dirty     map[types.UID]string    // sets whose status may have changed, and their names
+	index        index
+	setIndex     setIndex
+	union        atomic.Pointer[union] // nil when it has to be counted anew
+	withRecord   nodeSet               // nodes with a record, or with a write in flight
+	lastObserved int                   // the slot of the node that was observed last
+	counts       counts
+	deleted      deletedNodes
+	evictions    limit.Memory
+	recalls      int // how often evictions were recalled that were news
+	taintHistory taintHistory
+	formerSets   map[string]formerSet    // by the names of sets that were deleted
+	held         map[*nodeState]struct{} // nodes that are held back
+	requeues     sets.Set[string]        // those that may go on, since another left the line
+	dirty        map[types.UID]string    // sets whose status may have changed, and their names
 }
 
 // NewFleet is an empty fleet under these limits that lets nothing be done until MarkSynced.
@@ -53,8 +53,8 @@ func NewFleet(limits limit.Limits) *Fleet {
 	return &Fleet{
 		policy: Policy{Limits: limits, Precedence: PrecedenceKey},
 		nodes:  map[string]*nodeState{}, sets: map[types.UID]*setState{},
-		declared: map[string]bool{}, orphans: map[types.UID]bool{}, dirty: map[types.UID]string{}, past: past{taints: map[tainting][]PastTaint{}}, formers: map[string]former{},
-		index: index{by: map[trait]*nodeSet{}}, alike: setIndex{}, counts: newCounts(), gone: gone{}, waiting: map[*nodeState]struct{}{}, woken: sets.New[string](),
+		declared: map[string]bool{}, orphans: map[types.UID]bool{}, dirty: map[types.UID]string{}, taintHistory: taintHistory{taints: map[historyKey][]PastTaint{}}, formerSets: map[string]formerSet{},
+		index: index{by: map[trait]*nodeSet{}}, setIndex: setIndex{}, counts: newCounts(), deleted: deletedNodes{}, held: map[*nodeState]struct{}{}, requeues: sets.New[string](),
 	}
 }
 
@@ -64,7 +64,7 @@ func (f *Fleet) MarkSynced(at Moment) {
 	defer f.mu.Unlock()
 	f.synced = true
 	for _, s := range f.sets {
-		f.judgeBreaker(s, at)
+		f.evaluateBreaker(s, at)
 	}
 }
 
@@ -82,8 +82,8 @@ func (f *Fleet) Lead(at Moment) {
 	f.follows = false
 	for _, s := range f.sets {
 		f.reopen(s, at.Now)
-		f.touch(s)
-		f.judgeBreaker(s, at)
+		f.markDirty(s)
+		f.evaluateBreaker(s, at)
 	}
 }
 
@@ -94,8 +94,8 @@ func (f *Fleet) Synced() bool {
 	return f.synced
 }
 
-// HoldActsUntil lets nothing new be done before t: our clock stepped, and every deadline with it.
-func (f *Fleet) HoldActsUntil(t time.Time) {
+// DeferActsUntil lets nothing new be done before t: our clock stepped, and every deadline with it.
+func (f *Fleet) DeferActsUntil(t time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.actsFrom = later(f.actsFrom, t)
@@ -108,8 +108,8 @@ func (f *Fleet) ObserveSystemPods(pods []ecosystem.SystemPod) {
 	f.systemPods = pods
 }
 
-// TakeDirty gives the names of the sets whose status may have changed since it was last asked.
-func (f *Fleet) TakeDirty() []string {
+// DrainDirty gives the names of the sets whose status may have changed since it was last asked.
+func (f *Fleet) DrainDirty() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.dirty) == 0 {
@@ -120,33 +120,33 @@ func (f *Fleet) TakeDirty() []string {
 	return dirty
 }
 
-// TakeWoken gives the held-back nodes that may go on since another left the queue before them, which may happen with every
+// DrainRequeues gives the held-back nodes that may go on since another left the queue before them, which may happen with every
 // decision.
-func (f *Fleet) TakeWoken() []string {
+func (f *Fleet) DrainRequeues() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	woken := sets.List(f.woken)
-	clear(f.woken)
-	return woken
+	requeues := sets.List(f.requeues)
+	clear(f.requeues)
+	return requeues
 }
 
-// touch says that something about a set, or its nodes, may have changed.
-func (f *Fleet) touch(s *setState) {
+// markDirty says that something about a set, or its nodes, may have changed.
+func (f *Fleet) markDirty(s *setState) {
 	f.dirty[s.UID] = s.Name
 	f.union.Store(nil)
 }
 
-func (f *Fleet) touchAll() {
+func (f *Fleet) markAllDirty() {
 	for _, s := range f.sets {
-		f.touch(s)
+		f.markDirty(s)
 	}
 }
 
-// touchClaimants touches the sets that the node's record names, or will once a write in flight is there.
-func (f *Fleet) touchClaimants(n *nodeState) {
+// markClaimantsDirty touches the sets that the node's record names, or will once a write in flight is there.
+func (f *Fleet) markClaimantsDirty(n *nodeState) {
 	for _, s := range f.sets {
 		if n.usage.claims(s) || n.usage.records(s.UID) {
-			f.touch(s)
+			f.markDirty(s)
 		}
 	}
 }

@@ -14,38 +14,38 @@ import (
 func (f *Fleet) ObserveSet(set *Set, state lifecycle.State, stored *limit.Opening, resetID string, at Moment) (affected []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.declare(set.KeysDeclared)
+	f.addDeclared(set.KeysDeclared)
 	was := f.sets[set.UID]
 	if stored != nil {
-		delete(f.formers, set.Name) // what it left is written down
+		delete(f.formerSets, set.Name) // what it left is written down
 	}
 	if was != nil && f.follows && was.breaker.Follow(stored) {
-		f.touch(was)
+		f.markDirty(was)
 	}
 	if was != nil && was.Generation == set.Generation && was.state == state && was.resetID == resetID {
 		return nil
 	}
-	s := &setState{Set: set.under(f.policy.Types), state: state, resetID: resetID}
+	s := &setState{Set: set.withTypes(f.policy.Types), state: state, resetID: resetID}
 	s.breaker.Follow(stored)
 	touched := sets.New[string]()
 	if was != nil {
 		s.breaker = was.breaker // the leader's own is never older than the stored one, and a follower's is the stored one
-		s.depart(was.Members, was.departed)
+		s.inheritDeletedMatching(was.Members, was.deletedMatching)
 		touched.Insert(f.concerned(was)...)
-		f.alike.remove(was)
+		f.setIndex.remove(was)
 	} else if stored == nil {
 		f.inherit(s, at.Now)
 	}
 	f.sets[set.UID] = s
-	f.alike.add(s)
-	f.judgeBreaker(s, at)
-	f.touch(s)
+	f.setIndex.add(s)
+	f.evaluateBreaker(s, at)
+	f.markDirty(s)
 	touched.Insert(f.concerned(s)...)
 	return sets.List(touched)
 }
 
-// declare notes keys. Where a record can't be read, the taints of a new one count from now on.
-func (f *Fleet) declare(keys []string) {
+// addDeclared notes keys. Where a record can't be read, the taints of a new one count from now on.
+func (f *Fleet) addDeclared(keys []string) {
 	news := false
 	for _, key := range keys {
 		news = news || !f.declared[key]
@@ -54,7 +54,7 @@ func (f *Fleet) declare(keys []string) {
 	if !news {
 		return
 	}
-	for _, n := range f.index.all(f.index.of(unreadable)) {
+	for _, n := range f.index.nodes(f.index.with(traitUnreadable)) {
 		f.recount(n)
 	}
 }
@@ -69,9 +69,9 @@ func (f *Fleet) ForgetSet(uid types.UID, at Moment) (affected []string) {
 	if s == nil {
 		return nil
 	}
-	f.alike.remove(s)
-	f.leave(s, at.Now)
-	f.touch(s)
+	f.setIndex.remove(s)
+	f.keepFormer(s, at.Now)
+	f.markDirty(s)
 	delete(f.sets, uid)
 	delete(f.dirty, uid)
 	return f.index.names(f.recorded(s))
@@ -110,28 +110,28 @@ func (f *Fleet) SetPolicy(p Policy, at Moment) (affected []string) {
 	f.policy = p
 	look := sets.New[string]()
 	if !p.Types.Equal(was.Types) {
-		f.readTypesAnew(look)
+		f.applyTypes(look)
 	}
 	if p.Limits != was.Limits {
 		for _, s := range f.sets {
-			f.judgeBreaker(s, at)
+			f.evaluateBreaker(s, at)
 		}
-		look.Insert(f.heads()...)
+		look.Insert(f.queueHeads()...)
 	}
 	if p.Precedence != was.Precedence || p.Paused != was.Paused || p.Frozen != was.Frozen {
-		f.lookAtAll(look)
+		f.addAllAffected(look)
 	}
 	return sets.List(look)
 }
 
-// lookAtAll adds the nodes that some set has to do with, and those with a record of sets that nobody knows.
-func (f *Fleet) lookAtAll(look sets.Set[string]) {
+// addAllAffected adds the nodes that some set has to do with, and those with a record of sets that nobody knows.
+func (f *Fleet) addAllAffected(affected sets.Set[string]) {
 	for _, s := range f.sets {
-		look.Insert(f.concerned(s)...)
+		affected.Insert(f.concerned(s)...)
 	}
 	for name, n := range f.nodes {
 		if n.recorded || len(n.holds) > 0 {
-			look.Insert(name)
+			affected.Insert(name)
 		}
 	}
 }
@@ -143,15 +143,15 @@ func (f *Fleet) Limits() limit.Limits {
 	return f.policy.Limits
 }
 
-// readTypesAnew lets the sets read their members' types by the registry in force, and adds the nodes that this concerns.
-func (f *Fleet) readTypesAnew(look sets.Set[string]) {
+// applyTypes lets the sets read their members' types by the registry in force, and adds the nodes that this concerns.
+func (f *Fleet) applyTypes(affected sets.Set[string]) {
 	for _, s := range f.sets {
-		set := s.under(f.policy.Types)
+		set := s.withTypes(f.policy.Types)
 		if set == s.Set {
 			continue
 		}
 		s.Set = set
-		f.touch(s)
-		look.Insert(f.concerned(s)...)
+		f.markDirty(s)
+		affected.Insert(f.concerned(s)...)
 	}
 }

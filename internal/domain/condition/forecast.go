@@ -61,14 +61,14 @@ func (f *Fleet) Forecast(cs *v1alpha1.ConditionSet, limits limit.Limits, at Mome
 	}
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	s = s.under(f.policy.Types)
+	s = s.withTypes(f.policy.Types)
 	selected := f.index.selected(s)
-	p := Forecast{Nodes: f.counts.cluster.counted, Unavailable: f.counts.cluster.away, Selected: selected.count(), ControlPlaneReady: f.counts.planeReady, ControlPlaneReadyAfter: f.counts.planeReady}
+	p := Forecast{Nodes: f.counts.cluster.counted, Unavailable: f.counts.cluster.unavailable, Selected: selected.count(), ControlPlaneReady: f.counts.controlPlaneReady, ControlPlaneReadyAfter: f.counts.controlPlaneReady}
 	f.forecastMatching(&p, s, selected, limits)
 	f.forecastReporters(&p, s, at)
-	foreign := f.index.of(foreign(s.Key))
-	p.ForeignTainted, p.ForeignTaintedNodes = foreign.count(), f.index.first(foreign)
-	p.DuplicateOf, p.ImpliedBy = f.alike.duplicatesOf(s), f.alike.impliedBy(s)
+	foreign := f.index.with(foreign(s.Key))
+	p.ForeignTainted, p.ForeignTaintedNodes = foreign.count(), f.index.sampleNames(foreign)
+	p.DuplicateOf, p.ImpliedBy = f.setIndex.duplicatesOf(s), f.setIndex.impliedBy(s)
 	if s.Effect == corev1.TaintEffectNoExecute && p.Selected > 0 {
 		names := ecosystem.Intolerant(f.systemPods, s.Key)
 		p.IntolerantSystemPods = names[:min(len(names), sample.Size)]
@@ -77,27 +77,27 @@ func (f *Fleet) Forecast(cs *v1alpha1.ConditionSet, limits limit.Limits, at Mome
 }
 
 func (f *Fleet) forecastMatching(p *Forecast, s *Set, selected *nodeSet, limits limit.Limits) {
-	others, matching := f.ofOthers(s.Name), f.index.matching(s, selected)
-	p.Matching, p.MatchingNodes = matching.count(), f.index.first(matching)
+	others, matching := f.taintedByOthers(s.Name), f.index.matching(s, selected)
+	p.Matching, p.MatchingNodes = matching.count(), f.index.sampleNames(matching)
 	planes := matching.copy()
-	planes.keep(f.index.of(readyPlane))
+	planes.intersect(f.index.with(traitReadyControlPlane))
 	if s.Effect == corev1.TaintEffectNoExecute && !planes.empty() {
 		p.ControlPlaneReadyAfter-- // one at a time
 	}
 	p.WouldTaint = p.Matching
 	asks := matching.copy()
-	asks.keep(f.index.of(away))
+	asks.intersect(f.index.with(traitUnavailable))
 	if s.MaxNodes != nil {
-		of := f.index.available(selected)
+		of := f.index.countAvailable(selected)
 		if !asks.empty() { // whoever asks is one of those that percentages are of
 			of++
 		}
 		p.WouldTaint = min(p.WouldTaint, limit.Of(*s.MaxNodes, of))
 	}
-	if asks.drop(f.index.of(plane)); !asks.empty() { // likewise, and a control-plane node is none of them
+	if asks.subtract(f.index.with(traitControlPlane)); !asks.empty() { // likewise, and a control-plane node is none of them
 		p.Nodes, p.Unavailable = p.Nodes+1, p.Unavailable-1
 	}
-	matching.drop(others)
+	matching.subtract(others)
 	alone, ofOthers := matching.count(), others.count()
 	p.UnionLimit = limits.MaxTaintedNodes.Of(p.Nodes)
 	p.UnionTainted = ofOthers + min(alone, p.WouldTaint)
@@ -113,7 +113,7 @@ func (f *Fleet) forecastMatching(p *Forecast, s *Set, selected *nodeSet, limits 
 
 func (f *Fleet) forecastReporters(p *Forecast, s *Set, at Moment) {
 	for _, m := range s.Members {
-		if f.index.of(reports(m.Type)).empty() {
+		if f.index.with(reports(m.Type)).empty() {
 			if _, ok := f.policy.Types.Lookup(m.Type); !ok {
 				p.UnreportedTypes = append(p.UnreportedTypes, m.Type)
 				p.SimilarTypes = append(p.SimilarTypes, suggest.For(m.Type, slices.Concat(f.policy.Types.Names(), f.index.reportedTypes()))...)
@@ -131,11 +131,11 @@ func (f *Fleet) forecastReporters(p *Forecast, s *Set, at Moment) {
 func (f *Fleet) anyAlive(m Member, s *Set, at Moment) bool {
 	alive := func(slot int) bool {
 		n := f.index.slots[slot]
-		r, _ := n.Readings.Of(m.Type)
+		r, _ := n.Observations.Of(m.Type)
 		return n.alive(r, m, s.StaleAfter, at)
 	}
-	reporting := f.index.of(reports(m.Type))
-	if reporting.has(f.lastHeard) && alive(f.lastHeard) {
+	reporting := f.index.with(reports(m.Type))
+	if reporting.has(f.lastObserved) && alive(f.lastObserved) {
 		return true
 	}
 	for slot := range reporting.slots() {

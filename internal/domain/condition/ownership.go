@@ -32,9 +32,9 @@ type OwnedTaint struct {
 	Since metav1.Time `json:"since"`
 	// EvictSince is when it became NoExecute.
 	EvictSince *metav1.Time `json:"evictSince,omitempty"`
-	// Times says which taint of the node by sets of this name within an hour it is, from the third on: such a one never becomes NoExecute,
+	// TaintCount says which taint of the node by sets of this name within an hour it is, from the third on: such a one never becomes NoExecute,
 	// and goes only some time after its conditions recovered.
-	Times int `json:"times,omitempty"`
+	TaintCount int `json:"times,omitempty"`
 }
 
 // PastTaint is one time at which a set tainted the node.
@@ -52,9 +52,9 @@ type PastTaint struct {
 
 // historyKept bounds the record: what lies further back says nothing about flapping.
 const (
-	historyKept = time.Hour
-	// historyMost bounds its length, whatever fights over the node.
-	historyMost = 32
+	historyRetention = time.Hour
+	// maxHistory bounds its length, whatever fights over the node.
+	maxHistory = 32
 )
 
 // ParseOwnership reads a node's annotation; empty text is an empty record.

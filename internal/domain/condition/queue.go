@@ -8,82 +8,84 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// waiter is a node in the line before a limit. The longest-waiting goes first: whose match had held first.
-type waiter struct {
+// queuePosition is a node in the line before a limit. The longest-waiting goes first: whose match had held first.
+type queuePosition struct {
 	since time.Time
 	name  string
 }
 
-func byWait(a, b waiter) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.name, b.name)) }
-
-// waitsIn gives a node's place in a line; ok is false when it doesn't wait there.
-func (n *nodeState) waitsIn(line string) (place waiter, ok bool) {
-	for _, h := range n.holds {
-		if h.dimension == line {
-			place, ok = waiter{earlier(place.since, h.At), n.Name}, true
-		}
-	}
-	return place, ok
+func byQueueOrder(a, b queuePosition) int {
+	return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.name, b.name))
 }
 
-// before is how many nodes wait longer than this one would, if it had waited since then.
-func (f *Fleet) before(line string, n *nodeState, since time.Time) (nodes int) {
-	for other := range f.waiting {
-		if place, waits := other.waitsIn(line); waits && other != n && byWait(place, waiter{since, n.Name}) < 0 {
+// positionIn gives a node's place in a line; ok is false when it doesn't wait there.
+func (n *nodeState) positionIn(queue string) (position queuePosition, ok bool) {
+	for _, h := range n.holds {
+		if h.queue == queue {
+			position, ok = queuePosition{earlier(position.since, h.At), n.Name}, true
+		}
+	}
+	return position, ok
+}
+
+// waitingBefore is how many nodes wait longer than this one would, if it had waited since then.
+func (f *Fleet) waitingBefore(queue string, n *nodeState, since time.Time) (nodes int) {
+	for other := range f.held {
+		if position, waits := other.positionIn(queue); waits && other != n && byQueueOrder(position, queuePosition{since, n.Name}) < 0 {
 			nodes++
 		}
 	}
 	return nodes
 }
 
-// headsWoken bounds how many nodes one freed place wakes; each that leaves the line wakes the next.
-const headsWoken = 16
+// maxRequeued bounds how many nodes one freed place wakes; each that leaves the line wakes the next.
+const maxRequeued = 16
 
-// firstInLine are the longest-waiting nodes of a line.
-func (f *Fleet) firstInLine(line string) (nodes []string) {
-	var first []waiter
-	for n := range f.waiting {
-		if place, waits := n.waitsIn(line); waits {
-			at, _ := slices.BinarySearchFunc(first, place, byWait)
-			first = slices.Insert(first, at, place)
-			first = first[:min(len(first), headsWoken)]
+// firstInQueue are the longest-waiting nodes of a line.
+func (f *Fleet) firstInQueue(queue string) (nodes []string) {
+	var first []queuePosition
+	for n := range f.held {
+		if position, waits := n.positionIn(queue); waits {
+			at, _ := slices.BinarySearchFunc(first, position, byQueueOrder)
+			first = slices.Insert(first, at, position)
+			first = first[:min(len(first), maxRequeued)]
 		}
 	}
-	for _, place := range first {
-		nodes = append(nodes, place.name)
+	for _, position := range first {
+		nodes = append(nodes, position.name)
 	}
 	return nodes
 }
 
-// heads are the longest-waiting nodes of every line.
-func (f *Fleet) heads() []string {
-	lines, heads := sets.New[string](), sets.New[string]()
-	for n := range f.waiting {
+// queueHeads are the longest-waiting nodes of every line.
+func (f *Fleet) queueHeads() []string {
+	queues, heads := sets.New[string](), sets.New[string]()
+	for n := range f.held {
 		for _, h := range n.holds {
-			lines.Insert(h.dimension)
+			queues.Insert(h.queue)
 		}
 	}
-	delete(lines, "") // where nothing but time is waited for
-	for line := range lines {
-		heads.Insert(f.firstInLine(line)...)
+	delete(queues, "") // where nothing but time is waited for
+	for queue := range queues {
+		heads.Insert(f.firstInQueue(queue)...)
 	}
 	return sets.List(heads)
 }
 
-// enter puts the node into the lines that its holds are of, and takes it out of the others. The heads of the lines that it left, or in which
+// setHolds puts the node into the lines that its holds are of, and takes it out of the others. The heads of the lines that it left, or in which
 // it stepped back, may go on: it went without taking the place that was free.
-func (f *Fleet) enter(n *nodeState, holds []Hold) {
+func (f *Fleet) setHolds(n *nodeState, holds []Hold) {
 	was := *n
 	n.holds = holds
-	if delete(f.waiting, n); len(holds) > 0 {
-		f.waiting[n] = struct{}{}
+	if delete(f.held, n); len(holds) > 0 {
+		f.held[n] = struct{}{}
 	}
 	for _, h := range was.holds {
-		before, waited := was.waitsIn(h.dimension)
-		if place, waits := n.waitsIn(h.dimension); waited && h.dimension != "" && (!waits || byWait(before, place) < 0) {
-			first := f.firstInLine(h.dimension)
+		before, waited := was.positionIn(h.queue)
+		if after, waits := n.positionIn(h.queue); waited && h.queue != "" && (!waits || byQueueOrder(before, after) < 0) {
+			first := f.firstInQueue(h.queue)
 			if next := slices.IndexFunc(first, func(name string) bool { return name != n.Name }); next >= 0 { // alone it would wake itself without end
-				f.woken.Insert(first[next])
+				f.requeues.Insert(first[next])
 			}
 		}
 	}

@@ -10,10 +10,10 @@ import (
 // setState is a set with what is remembered for it. Which nodes it concerns the index tells.
 type setState struct {
 	*Set
-	state    lifecycle.State
-	breaker  limit.Breaker
-	departed limit.Memory // nodes that were deleted while they matched
-	resetID  string
+	state           lifecycle.State
+	breaker         limit.Breaker
+	deletedMatching limit.Memory // nodes that were deleted while they matched
+	resetID         string
 }
 
 // isMatched says whether the set matches a node that may be nil.
@@ -34,9 +34,9 @@ func (f *Fleet) matching(s *setState) *nodeSet {
 // recordedNodes are those with a record, or a write in flight, of which it is true.
 func (f *Fleet) recordedNodes(is func(usage) bool) *nodeSet {
 	nodes := &nodeSet{}
-	for _, n := range f.index.all(&f.recording) {
+	for _, n := range f.index.nodes(&f.withRecord) {
 		if is(n.usage) {
-			nodes.put(n.slot, true)
+			nodes.set(n.slot, true)
 		}
 	}
 	return nodes
@@ -55,38 +55,38 @@ func (f *Fleet) recorded(s *setState) *nodeSet {
 // concerned are the nodes that the set concerns, by name.
 func (f *Fleet) concerned(s *setState) []string {
 	nodes := f.matching(s)
-	nodes.join(f.claimed(s))
-	nodes.join(f.recorded(s))
+	nodes.union(f.claimed(s))
+	nodes.union(f.recorded(s))
 	return f.index.names(nodes)
 }
 
 // union are the nodes that enforcing sets have tainted or may taint: of any, and of more than one.
 type union struct{ any, shared nodeSet }
 
-// ofOthers are the nodes of all sets but those called so, for the caller to keep.
-func (f *Fleet) ofOthers(name string) *nodeSet {
+// taintedByOthers are the nodes of all sets but those called so, for the caller to keep.
+func (f *Fleet) taintedByOthers(name string) *nodeSet {
 	u := f.union.Load()
 	if u == nil {
-		u = f.unite()
+		u = f.computeUnion()
 		f.union.Store(u)
 	}
 	others := u.any.copy()
-	for own := range f.alike[facet{"name", name}] {
+	for own := range f.setIndex[facet{"name", name}] {
 		alone := f.wouldTaint(own)
-		alone.drop(&u.shared)
-		others.drop(alone)
+		alone.subtract(&u.shared)
+		others.subtract(alone)
 	}
 	return others
 }
 
-func (f *Fleet) unite() *union {
+func (f *Fleet) computeUnion() *union {
 	u := &union{}
 	for _, s := range f.sets {
 		nodes := f.wouldTaint(s)
 		both := nodes.copy()
-		both.keep(&u.any)
-		u.shared.join(both)
-		u.any.join(nodes)
+		both.intersect(&u.any)
+		u.shared.union(both)
+		u.any.union(nodes)
 	}
 	return u
 }
@@ -102,18 +102,18 @@ func (f *Fleet) wouldTaint(s *setState) *nodeSet {
 		selected := f.index.selected(s.Set)
 		nodes = f.index.matching(s.Set, selected)
 		if s.MaxNodes != nil {
-			nodes = f.firstOf(nodes, limit.Of(*s.MaxNodes, f.index.available(selected)))
+			nodes = f.firstByName(nodes, limit.Of(*s.MaxNodes, f.index.countAvailable(selected)))
 		}
 	}
-	nodes.join(f.claimed(s))
+	nodes.union(f.claimed(s))
 	return nodes
 }
 
-// firstOf are the first so many of the nodes, by name.
-func (f *Fleet) firstOf(nodes *nodeSet, most int) *nodeSet {
+// firstByName are the first so many of the nodes, by name.
+func (f *Fleet) firstByName(nodes *nodeSet, most int) *nodeSet {
 	first, names := &nodeSet{}, f.index.names(nodes)
 	for _, name := range names[:min(most, len(names))] {
-		first.put(f.nodes[name].slot, true)
+		first.set(f.nodes[name].slot, true)
 	}
 	return first
 }

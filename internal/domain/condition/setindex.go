@@ -44,7 +44,7 @@ func membersText(members []Member) string {
 
 // duplicatesOf names other sets with the same type or equal conditions.
 func (i setIndex) duplicatesOf(s *Set) []string {
-	var first firstNames
+	var first nameSample
 	for _, by := range []facet{{"type", s.Type}, {"conditions", membersText(s.Members)}} {
 		for o := range i[by] {
 			if o.Name != s.Name {
@@ -57,7 +57,7 @@ func (i setIndex) duplicatesOf(s *Set) []string {
 
 // impliedBy names other sets with the same key that match whenever this one does, but for its duplicates.
 func (i setIndex) impliedBy(s *Set) []string {
-	var first firstNames
+	var first nameSample
 	for o := range i[facet{"key", s.Key}] {
 		fewer := len(o.Members) > 0 && len(o.Members) < len(s.Members)
 		if fewer && o.Name != s.Name && o.Type != s.Type && subset(o.Members, s.Members) {

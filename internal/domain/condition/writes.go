@@ -18,7 +18,7 @@ func (f *Fleet) Decide(name string, at Moment, evidence *Evidence) (plan Plan, n
 	switch {
 	case n == nil || !f.synced:
 		return Plan{}, Nothing
-	case n.inFlight != nil && (n.inFlight.version == "" || at.Now.Sub(n.inFlight.since) > longestUnseen):
+	case n.inFlight != nil && (n.inFlight.version == "" || at.Now.Sub(n.inFlight.since) > maxWriteLag):
 		return Plan{Node: n.Node}, ReadLive
 	case n.inFlight != nil:
 		return Plan{Node: n.Node}, Wait
@@ -29,25 +29,25 @@ func (f *Fleet) Decide(name string, at Moment, evidence *Evidence) (plan Plan, n
 		Paused: f.policy.Paused, Frozen: f.policy.Frozen,
 		Declared:  f.isDeclared,
 		Withdrawn: func(uid types.UID) bool { return f.orphans[uid] },
-		Undone:    func(set types.UID, key string) time.Time { return n.undone[claimed{set, key}] },
-		Tainted:   func(set string) []PastTaint { return f.past.taints[tainting{n.Name, set}] },
-		Room:      f.room(n, at), Evidence: evidence,
+		Undone:    func(set types.UID, key string) time.Time { return n.undone[claimKey{set, key}] },
+		Tainted:   func(set string) []PastTaint { return f.taintHistory.taints[historyKey{n.Name, set}] },
+		Headroom:  f.headroom(n, at), Evidence: evidence,
 	})
 	if plan.recalls = f.recalls; plan.NeedsEvidence {
 		return plan, ReadLive
 	}
-	f.noteHolds(n, plan.Holds)
+	f.recordHolds(n, plan.Holds)
 	if len(plan.Steps) == 0 {
 		return plan, Nothing
 	}
-	n.noteUndone(n.Owned, plan.Owned, at.Now)
+	n.recordUndone(n.Owned, plan.Owned, at.Now)
 	n.inFlight = &inFlight{owned: plan.Owned, taints: plan.Taints, since: at.Now}
 	f.recount(n)
 	return plan, Write
 }
 
-// longestUnseen is how long a write may stay invisible before the watch is doubted.
-const longestUnseen = 30 * time.Second
+// maxWriteLag is how long a write may stay invisible before the watch is doubted.
+const maxWriteLag = 30 * time.Second
 
 // Next is what a decision asks for.
 type Next int
@@ -64,7 +64,7 @@ const (
 )
 
 // Written says which resource version a plan's write gave, and gives the held-back nodes that may have room now.
-func (f *Fleet) Written(name, version string) (wake []string) {
+func (f *Fleet) Written(name, version string) (requeue []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := f.nodes[name]
@@ -75,25 +75,25 @@ func (f *Fleet) Written(name, version string) (wake []string) {
 	if older(n.ResourceVersion, version) {
 		return nil
 	}
-	return f.settle(n) // the watch was faster
+	return f.finishWrite(n) // the watch was faster
 }
 
 // Failed says that a plan's write surely did nothing, and gives the held-back nodes that may have room now. After an
 // uncertain failure nothing is said: the reservation stays until a live read.
-func (f *Fleet) Failed(name string) (wake []string) {
+func (f *Fleet) Failed(name string) (requeue []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if n := f.nodes[name]; n != nil && n.inFlight != nil {
-		return f.settle(n)
+		return f.finishWrite(n)
 	}
 	return nil
 }
 
-// settle ends what is in flight for a node: what is known of it is all there is.
-func (f *Fleet) settle(n *nodeState) (wake []string) {
+// finishWrite ends what is in flight for a node: what is known of it is all there is.
+func (f *Fleet) finishWrite(n *nodeState) (requeue []string) {
 	n.inFlight = nil
 	if f.recount(n) {
-		return f.heads()
+		return f.queueHeads()
 	}
 	return nil
 }
@@ -103,7 +103,7 @@ func (f *Fleet) claimants(n *nodeState) []Claimant {
 	var claimants []Claimant
 	for _, s := range f.sets {
 		if s.concerns(n) {
-			claimants = append(claimants, Claimant{Set: s.Set, State: s.state, Why: s.why()})
+			claimants = append(claimants, Claimant{Set: s.Set, State: s.state, HoldReason: s.holdReason()})
 		}
 	}
 	slices.SortFunc(claimants, byAge)
@@ -117,20 +117,20 @@ func byAge(a, b Claimant) int {
 	return strings.Compare(a.Name, b.Name)
 }
 
-// noteHolds remembers what holds a node back, and has the sets tell of it.
-func (f *Fleet) noteHolds(n *nodeState, holds []Hold) {
+// recordHolds remembers what holds a node back, and has the sets tell of it.
+func (f *Fleet) recordHolds(n *nodeState, holds []Hold) {
 	was := n.holds
-	f.enter(n, holds)
+	f.setHolds(n, holds)
 	for _, h := range slices.Concat(was, holds) {
 		s := f.sets[h.Set]
-		if s != nil && heldBy(was, h.Set) != heldBy(holds, h.Set) {
-			f.touch(s)
+		if s != nil && holdReason(was, h.Set) != holdReason(holds, h.Set) {
+			f.markDirty(s)
 		}
 	}
 }
 
-// heldBy is the first reason for which a set is held back; "" for none.
-func heldBy(holds []Hold, set types.UID) Reason {
+// holdReason is the first reason for which a set is held back; "" for none.
+func holdReason(holds []Hold, set types.UID) Reason {
 	i := slices.IndexFunc(holds, func(h Hold) bool { return h.Set == set })
 	if i < 0 {
 		return ""
