@@ -27,14 +27,14 @@ import (
 // follow does what follows from news: pods to decide on, windows that opened, configs whose status may have changed.
 func (o *Observer) follow(due []types.NamespacedName) {
 	o.requestPods(due, 0)
-	if opened := o.weeder().TakeOpened(); len(opened) > 0 {
+	if opened := o.weeder().DrainOpened(); len(opened) > 0 {
 		select {
 		case o.opened <- struct{}{}:
 		default: // it will look at all
 		}
 		o.reportRecoveries(opened)
 	}
-	for _, key := range o.weeder().TakeDirty() {
+	for _, key := range o.weeder().DrainDirty() {
 		o.policies.Statuses.Add(key, policy.Delay)
 	}
 }

@@ -148,7 +148,7 @@ func (o *Observer) reportRecoveries(opened []weeder.Opened) {
 	}
 	news := slices.DeleteFunc(slices.Concat(inherited, opened), func(w weeder.Opened) bool {
 		alreadyReported := false
-		if config, judged := o.policies.Get(w.Key); judged && (w.FirstSight || len(inherited) > 0) {
+		if config, judged := o.policies.Get(w.Key); judged && (w.FirstObservation || len(inherited) > 0) {
 			alreadyReported = w.ListedIn(&config.Object.Status)
 		}
 		return alreadyReported || !now.Before(w.Ends)

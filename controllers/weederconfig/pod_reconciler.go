@@ -56,7 +56,7 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request reconcile.Request
 		switch next {
 		case weeder.Nothing:
 			r.Troubles.Settled(key.String())
-			return r.at(plan.LookAgain), nil
+			return r.at(plan.RequeueAt), nil
 		case weeder.ReadLive: // only the pod itself can tell what became of an earlier deletion
 			if err := r.readLive(ctx, plan.Pod); err != nil {
 				return reconcile.Result{}, err

@@ -52,7 +52,7 @@ func (f *Facts) Synced() bool { return f.Fleet.Synced() && f.Weeder.Synced() }
 // HoldActsUntil lets nothing new be done before t.
 func (f *Facts) HoldActsUntil(t time.Time) {
 	f.Fleet.DeferActsUntil(t)
-	f.Weeder.HoldActsUntil(t)
+	f.Weeder.DeferActsUntil(t)
 	f.Targets.HoldActsUntil(t)
 }
 

@@ -109,13 +109,13 @@ func (f *Facts) ViewWeeders(policy guardrail.Policy) Weeders {
 	}
 	state := func(wc *v1alpha1.WeederConfig) lifecycle.State { return StateOfWeeder(wc, policy.Paused()) }
 	known := newWeeder(f.snapshot, policy.Limits, f.ownNamespace, state)
-	plans := known.Verdicts(f.snapshot.weederAt())
+	plans := known.PlanAll(f.snapshot.weederAt())
 	var views []WeederView
 	for _, wc := range allOf[v1alpha1.WeederConfig](f.snapshot.Objects) {
 		if wc.DeletionTimestamp == nil {
 			items := f.ForecastPods(wc, state(wc), policy.Limits).Items
 			c, _ := weeder.NewConfig(wc, f.ownNamespace) // of one that can't be read there is nothing to settle
-			items.Settle(c, plans)
+			items.UsePlans(c, plans)
 			views = append(views, WeederView{wc, items.Services})
 		}
 	}

@@ -29,17 +29,17 @@ type actors struct {
 // acting are those of the stored configs that may act.
 func (s *State) acting() *actors { return &actors{State: s, counts: (*configState).mayAct} }
 
-// serves says whether the pod stands behind a Service that one of them watches.
-func (a *actors) serves(p *podState) bool {
+// backsWatched says whether the pod stands behind a Service that one of them watches.
+func (a *actors) backsWatched(p *podState) bool {
 	serves := func(cs *configState) bool {
 		for name := range cs.Services {
-			if a.stands(p, name) {
+			if a.isEndpoint(p, name) {
 				return true
 			}
 		}
 		return false
 	}
-	for cs := range a.holdingIn(p.Namespace) {
+	for cs := range a.applyingTo(p.Namespace) {
 		if a.counts(cs) && serves(cs) {
 			return true
 		}
@@ -47,8 +47,8 @@ func (a *actors) serves(p *podState) bool {
 	return a.also != nil && serves(a.also)
 }
 
-// waitsFor are the Services for whose recovery they would delete pods behind a Service.
-func (a *actors) waitsFor(service types.NamespacedName) []string {
+// dependsOn are the Services for whose recovery they would delete pods behind a Service.
+func (a *actors) dependsOn(service types.NamespacedName) []string {
 	on := sets.New[string]()
 	for name := range a.backing(service) {
 		if p := a.pods[service.Namespace][name]; p != nil {
@@ -65,34 +65,34 @@ func (a *actors) waitsFor(service types.NamespacedName) []string {
 // the pod stands, over pods that these configs would delete, to the Service itself; "" when there is none. It is asked for each
 // deletion: the rules look at what there is when a config is written, and pods, Services and other configs come later.
 func (a *actors) cycle(p *podState, service string) string {
-	if !a.serves(p) { // hardly any dependent does
+	if !a.backsWatched(p) { // hardly any dependent does
 		return ""
 	}
 	next := func(service string) []string {
-		return a.waitsFor(types.NamespacedName{Namespace: p.Namespace, Name: service})
+		return a.dependsOn(types.NamespacedName{Namespace: p.Namespace, Name: service})
 	}
-	way := shortestWay(service, next, func(on string) bool { return on != service && a.stands(p, on) })
-	if way == nil {
+	path := shortestPath(service, next, func(on string) bool { return on != service && a.isEndpoint(p, on) })
+	if path == nil {
 		return ""
 	}
-	return strings.Join(append([]string{service}, way...), " → ")
+	return strings.Join(append([]string{service}, path...), " → ")
 }
 
-// shortestWay goes from a Service to those that it waits for, up to an end. It gives the way back; nil when there is none.
-func shortestWay(from string, next func(string) []string, end func(string) bool) (back []string) {
+// shortestPath goes from a Service to those that it waits for, up to an end. It gives the way back; nil when there is none.
+func shortestPath(from string, next func(string) []string, end func(string) bool) (back []string) {
 	before := map[string]string{from: ""}
-	for look := []string{from}; len(look) > 0; look = look[1:] {
-		for _, on := range next(look[0]) {
+	for frontier := []string{from}; len(frontier) > 0; frontier = frontier[1:] {
+		for _, on := range next(frontier[0]) {
 			if end(on) {
 				back = []string{on}
-				for at := look[0]; at != ""; at = before[at] {
+				for at := frontier[0]; at != ""; at = before[at] {
 					back = append(back, at)
 				}
 				return back
 			}
 			if _, seen := before[on]; !seen {
-				before[on] = look[0]
-				look = append(look, on)
+				before[on] = frontier[0]
+				frontier = append(frontier, on)
 			}
 		}
 	}
@@ -107,29 +107,29 @@ func (f *forecaster) countCycles(namespace string) {
 	next := func(service string) []string {
 		on, known := waits[service]
 		if !known {
-			on = enforcing.waitsFor(types.NamespacedName{Namespace: namespace, Name: service})
+			on = enforcing.dependsOn(types.NamespacedName{Namespace: namespace, Name: service})
 			waits[service] = on
 		}
 		return on
 	}
 	found := sets.New[string]() // from each of their Services
 	for service := range f.config.Services {
-		way := shortestWay(service, next, func(on string) bool { return on == service })
-		if way == nil {
+		path := shortestPath(service, next, func(on string) bool { return on == service })
+		if path == nil {
 			continue
 		}
-		way = way[1:] // each once, from the first of the names on: so it is the same from wherever it was found
-		first := slices.Index(way, slices.Min(way))
-		way = slices.Concat(way[first:], way[:first+1])
-		found.Insert(namespace + ": " + strings.Join(way, " → "))
+		path = path[1:] // each once, from the first of the names on: so it is the same from wherever it was found
+		first := slices.Index(path, slices.Min(path))
+		path = slices.Concat(path[first:], path[:first+1])
+		found.Insert(namespace + ": " + strings.Join(path, " → "))
 	}
-	for way := range found {
-		sample.Add(&f.Cycles, &f.CyclePaths, way)
+	for path := range found {
+		sample.Add(&f.Cycles, &f.CyclePaths, path)
 	}
 }
 
-// stands says whether the pod is one of those behind a Service, by its slices.
-func (s *State) stands(p *podState, service string) bool {
+// isEndpoint says whether the pod is one of those behind a Service, by its slices.
+func (s *State) isEndpoint(p *podState, service string) bool {
 	_, backs := s.backing(types.NamespacedName{Namespace: p.Namespace, Name: service})[p.Name]
 	return backs
 }

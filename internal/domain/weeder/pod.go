@@ -180,7 +180,7 @@ const (
 // recovery gives it something to run: it counts only as long as the kubelet itself says CrashLoopBackOff. Before that the kubelet
 // reports it as `waiting: RunContainerError`, and if it was itself restarted meanwhile, as `terminated: StartError`.
 func loopOf(pod *corev1.Pod, containers []corev1.Container, statuses []corev1.ContainerStatus, init bool) CrashLoop {
-	if over(pod) {
+	if finished(pod) {
 		return CrashLoop{}
 	}
 	for i := range statuses {
@@ -199,8 +199,8 @@ func loopOf(pod *corev1.Pod, containers []corev1.Container, statuses []corev1.Co
 	return CrashLoop{}
 }
 
-// over says that the kubelet restarts nothing in this pod any more: it ran to its end, or was evicted from its node.
-func over(pod *corev1.Pod) bool {
+// finished says that the kubelet restarts nothing in this pod any more: it ran to its end, or was evicted from its node.
+func finished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 

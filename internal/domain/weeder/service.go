@@ -16,8 +16,8 @@ type service struct {
 	slices map[string][]endpoint
 	// backing are the pods in any of them, by name.
 	backing map[string]endpoint
-	// up are the Ready transitions of those that are ready, as far as they were known when that was seen.
-	up map[string]time.Time
+	// readyAt are the Ready transitions of those that are ready, as far as they were known when that was seen.
+	readyAt map[string]time.Time
 	// declared is the Service itself, nil while it isn't known to exist.
 	declared *declaredService
 }
@@ -37,7 +37,7 @@ type endpoint struct {
 	ready, terminating bool
 }
 
-func declare(svc *corev1.Service) *declaredService {
+func declaredOf(svc *corev1.Service) *declaredService {
 	d := &declaredService{uid: svc.UID, version: svc.ResourceVersion, external: svc.Spec.Type == corev1.ServiceTypeExternalName, publishNotReady: svc.Spec.PublishNotReadyAddresses}
 	if len(svc.Spec.Selector) > 0 {
 		d.selector = labels.SelectorFromSet(svc.Spec.Selector)
@@ -64,8 +64,8 @@ func endpointsOf(slice *discoveryv1.EndpointSlice) []endpoint {
 
 func isTrue(claim *bool) bool { return claim == nil || *claim }
 
-// put takes in a slice's endpoints; nil removes the slice.
-func (s *service) put(slice string, endpoints []endpoint) {
+// setSlice takes in a slice's endpoints; nil removes the slice.
+func (s *service) setSlice(slice string, endpoints []endpoint) {
 	if endpoints == nil {
 		delete(s.slices, slice)
 	} else {
@@ -78,7 +78,7 @@ func (s *service) put(slice string, endpoints []endpoint) {
 			s.backing[e.pod] = endpoint{pod: e.pod, ready: b.ready || e.ready, terminating: b.terminating || e.terminating}
 		}
 	}
-	maps.DeleteFunc(s.up, func(name string, _ time.Time) bool { return !s.backing[name].ready })
+	maps.DeleteFunc(s.readyAt, func(name string, _ time.Time) bool { return !s.backing[name].ready })
 }
 
 // ready says whether the Service is Ready. One without endpoints isn't.
@@ -122,14 +122,14 @@ func (s *service) readySince(all bool, pods map[string]*podState) (since time.Ti
 	return since, missing
 }
 
-// latestUp is the latest Ready transition of its ready pods, as it was when each was seen ready in a slice first: a transition
+// latestReady is the latest Ready transition of its ready pods, as it was when each was seen ready in a slice first: a transition
 // that is told later may come before the news that the pod was notReady.
-func (s *service) latestUp(pods map[string]*podState) (latest time.Time) {
+func (s *service) latestReady(pods map[string]*podState) (latest time.Time) {
 	for name, e := range s.backing {
-		if p := pods[name]; e.ready && s.up[name].IsZero() && p != nil && p.Ready {
-			s.up[name] = p.ReadySince
+		if p := pods[name]; e.ready && s.readyAt[name].IsZero() && p != nil && p.Ready {
+			s.readyAt[name] = p.ReadySince
 		}
-		latest = later(latest, s.up[name])
+		latest = later(latest, s.readyAt[name])
 	}
 	return latest
 }
