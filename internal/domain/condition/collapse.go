@@ -9,8 +9,8 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 )
 
-// collapse turns the claims into the node's taints: one a key, with the highest effect asked. Foreign taints stay where
-// they are. It leaves the plan without steps when an eviction still needs evidence, or when nothing changes.
+// collapse turns the claims into the node's taints: one for each key, with the highest effect claimed. Foreign taints stay.
+// The plan has no steps when an eviction still needs evidence, or when nothing changes.
 func (p *planner) collapse() {
 	if p.plan.NeedsEvidence {
 		return
@@ -32,7 +32,7 @@ func (p *planner) collapse() {
 	p.plan.Taints, p.plan.Owned, p.plan.Steps = taints, owned, p.steps
 }
 
-// addAdoptedSteps gives claims that only changed hands a step.
+// addAdoptedSteps adds a step for each claim of which only the set changed.
 func (p *planner) addAdoptedSteps() {
 	for _, t := range p.adopted {
 		if !slices.ContainsFunc(p.steps, func(s Step) bool { return s.Set == t.Set && s.Key == t.Key }) {
@@ -42,8 +42,8 @@ func (p *planner) addAdoptedSteps() {
 	}
 }
 
-// dropConflicting gives up a key whose lowered effect is someone else's taint already: two owners of one taint would
-// strip each other's.
+// dropConflicting drops the claims to a key whose lowered effect is someone else's taint already: two owners of one taint
+// would remove each other's.
 func (p *planner) dropConflicting(owned *Ownership) {
 	conflicting := map[string]bool{}
 	for _, t := range owned.Taints {
@@ -79,7 +79,7 @@ func (p *planner) taints(owned Ownership) []corev1.Taint {
 	return taints
 }
 
-// mayRemove is what may be removed: claimed by the record, with a key that may be ours.
+// mayRemove says whether a taint may be removed: the record claims it, and its key may be ours.
 func (p *planner) mayRemove(t corev1.Taint) bool { return p.Node.Owned.Owns(t) && p.mayOwn(t.Key) }
 
 // mayOwn says whether a claim to the key can be true: a set declared it, and it isn't reserved.
@@ -98,9 +98,9 @@ func sameTaints(a, b []corev1.Taint) bool {
 	return slices.EqualFunc(a, b, func(x, y corev1.Taint) bool { return x.MatchTaint(&y) && x.Value == y.Value })
 }
 
-// Undo plans to take back all that a node's record claims, whatever the policies say: for people who do it by hand, with no
-// manager or even no policies left. Reserved keys stay, as ever. Of sets that exist the record keeps what is past, by which
-// the next eviction is paced.
+// Undo plans to remove all taints that a node's record claims, whatever the policies say: for undoing by hand, without a
+// manager or even without policies. Reserved keys stay. The record keeps the history of sets that exist, which paces the
+// next eviction.
 func Undo(node *Node, exists func(types.UID) bool, at Moment) Plan {
 	plan := PlanNode(Input{
 		Node: node, At: at, Precedence: PrecedenceKey,

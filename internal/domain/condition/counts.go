@@ -151,7 +151,7 @@ func (c *counts) zonesCounted() int {
 	return n
 }
 
-// recount brings the counts up to what the node carries, and has its sets tell of it. It says whether others have more room now.
+// recount updates the counts to what the node carries, and marks its sets dirty. freed: other nodes have more headroom now.
 func (f *Fleet) recount(n *nodeState) (freed bool) {
 	was, is := n.usage, n.currentUsage(f.isDeclared)
 	f.counts.add(was, -1)

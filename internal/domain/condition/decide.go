@@ -19,8 +19,8 @@ const (
 	maxEvictingTaints = 2
 )
 
-// PlanNode plans one node: it reads the record's claims first, since undoing needs no permission, and then what the
-// sets want anew. On a node that is being deleted it only undoes.
+// PlanNode plans one node: it reviews the record's claims first, since undoing needs no permission, and then plans new
+// taints. A node that is being deleted gets no new taint.
 func PlanNode(in Input) Plan {
 	p := &planner{Input: in, untainted: map[string]bool{}, plan: Plan{Node: in.Node, Orphans: map[types.UID]string{}}, history: pruned(in.Node.Owned.History, in.At.Now)}
 	if in.Node.RecordBroken {
@@ -153,7 +153,7 @@ func (s *Set) recoverAfter(t OwnedTaint) time.Duration {
 	return max(s.RecoverAfter, min(backoff(t.TaintCount-maxEvictingTaints), s.StaleAfter/2))
 }
 
-// matchWithClaim is how the set stands to a node with a claim of it, which is clear later where conditions flap.
+// matchWithClaim matches a node that the set has a claim on: where conditions flap, it counts as clear later.
 func (s *Set) matchWithClaim(t OwnedTaint, n *Node, at Moment) Match {
 	m := s.Match(n, at)
 	if m.Phase == Clear {
@@ -162,7 +162,7 @@ func (s *Set) matchWithClaim(t OwnedTaint, n *Node, at Moment) Match {
 	return m
 }
 
-// reportFlapping tells what becomes of a claim whose node the set taints over and over.
+// reportFlapping adds a Hold that says what happens to a claim whose node the set taints repeatedly.
 func (p *planner) reportFlapping(c Claimant, claim OwnedTaint, m Match) {
 	if !claim.flaps() {
 		return
@@ -254,8 +254,8 @@ type pendingClaimant struct {
 	match Match
 }
 
-// handOver has a set that is early keep the taint of its key that others give up: the node is sick by another set's word, and pods that
-// came in between would be in the way. It evicts nobody before its own `for` is over, and raises nothing.
+// handOver lets a set whose `for` isn't over yet keep the taint of its key that other sets give up: otherwise pods would be scheduled in
+// between. It evicts no pod before the set's own `for` is over, and raises no effect.
 func (p *planner) handOver() {
 	for _, e := range p.pending {
 		was := p.Node.Owned.Effect(e.Key)

@@ -1,4 +1,4 @@
 // Package condition decides which node gets which taint from the ConditionSets that match it. It is pure: time comes in
 // as an argument, and nothing here reads or writes a cluster. Fleet holds what is known, Decide plans one node, Forecast
-// tells what a set would do; admission, controller and CLI all ask here, so that what was foretold is what is done.
+// computes what a set would do; admission, controller and CLI share them, so that a forecast equals what is then done.
 package condition

@@ -14,8 +14,8 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
-// Fleet is what is known of all nodes and sets, indexed so that neither a node's event nor an admission request looks at
-// more than it must. It is safe for concurrent use; plans are made and their room reserved under one lock, so that two
+// Fleet is the known state of all nodes and sets, indexed so that neither a node's event nor an admission request visits
+// more than it must. It is safe for concurrent use; plans are made and their headroom reserved under one lock, so that two
 // workers can't both take the last place under a limit.
 type Fleet struct {
 	mu     sync.RWMutex
@@ -34,7 +34,7 @@ type Fleet struct {
 
 	index        index
 	setIndex     setIndex
-	union        atomic.Pointer[union] // nil when it has to be counted anew
+	union        atomic.Pointer[union] // nil when it must be recomputed
 	withRecord   nodeSet               // nodes with a record, or with a write in flight
 	lastObserved int                   // the slot of the node that was observed last
 	counts       counts
@@ -43,8 +43,8 @@ type Fleet struct {
 	recalls      int // how often evictions were recalled that were news
 	taintHistory taintHistory
 	formerSets   map[string]formerSet    // by the names of sets that were deleted
-	held         map[*nodeState]struct{} // nodes that are held back
-	requeues     sets.Set[string]        // those that may go on, since another left the line
+	held         map[*nodeState]struct{} // nodes with holds
+	requeues     sets.Set[string]        // those that may proceed, since another left the queue
 	dirty        map[types.UID]string    // sets whose status may have changed, and their names
 }
 
@@ -108,7 +108,7 @@ func (f *Fleet) ObserveSystemPods(pods []ecosystem.SystemPod) {
 	f.systemPods = pods
 }
 
-// DrainDirty gives the names of the sets whose status may have changed since it was last asked.
+// DrainDirty returns the names of the sets whose status may have changed since the last call.
 func (f *Fleet) DrainDirty() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -120,7 +120,7 @@ func (f *Fleet) DrainDirty() []string {
 	return dirty
 }
 
-// DrainRequeues gives the held-back nodes that may go on since another left the queue before them, which may happen with every
+// DrainRequeues returns the held nodes that may proceed since another left the queue before them, which may happen with every
 // decision.
 func (f *Fleet) DrainRequeues() []string {
 	f.mu.Lock()
@@ -130,7 +130,7 @@ func (f *Fleet) DrainRequeues() []string {
 	return requeues
 }
 
-// markDirty says that something about a set, or its nodes, may have changed.
+// markDirty notes that a set's status may have changed.
 func (f *Fleet) markDirty(s *setState) {
 	f.dirty[s.UID] = s.Name
 	f.union.Store(nil)

@@ -29,16 +29,16 @@ type claimKey struct {
 	key string
 }
 
-// ObserveNode takes in a node as the API server has it. It says whether the node's plan may have changed, and which
-// held-back nodes may have room now. Older news than what is known is ignored.
+// ObserveNode takes in a node as the API server has it. changed: the node's plan may differ now.
+// requeue are held nodes that may have headroom now. A version older than the known one is ignored.
 func (f *Fleet) ObserveNode(node *corev1.Node, at Moment) (changed bool, requeue []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.observe(node, at, false)
 }
 
-// ObserveLive takes in a node read live after a write of ours whose outcome was uncertain: it shows the outcome. It gives
-// the held-back nodes that may have room now. One read is enough, provided that no cache answers it: a get without a
+// ObserveLive takes in a node read live after a write of ours whose outcome was uncertain: it shows the outcome. requeue
+// are held nodes that may have headroom now. One read is enough, provided that no cache answers it: a get without a
 // resourceVersion, as the manager's API reader sends it, is a quorum read of etcd (kube-apiserver's watch cache passes it
 // on), so what it doesn't show wasn't there when it was asked for.
 func (f *Fleet) ObserveLive(node *corev1.Node, at Moment) (requeue []string) {
@@ -126,7 +126,7 @@ func (f *Fleet) ObserveLease(name string, renewed time.Time, at Moment) (changed
 	return f.livenessChanged(n, before, at)
 }
 
-// replace takes in how a node is now; before is what was known of it, nil for nothing. It says whether room was freed.
+// replace takes in how a node is now; before is what was known of it, nil for nothing. freed: other nodes have more headroom now.
 func (f *Fleet) replace(n *nodeState, before *Node, at Moment) (freed bool) {
 	freed = f.recount(n)
 	f.recordEviction(n, at.Now)
@@ -188,7 +188,7 @@ func (f *Fleet) updateSets(n *nodeState, before, after *Node, at Moment) {
 	}
 }
 
-// requeueForMaxNodes wakes who waits for a set's own cap: of more nodes it may allow more.
+// requeueForMaxNodes requeues the nodes that wait for the set's maxNodes: of more nodes it may allow more.
 func (f *Fleet) requeueForMaxNodes(s *setState) {
 	if s.MaxNodes != nil {
 		f.requeues.Insert(f.firstInQueue(maxNodesQueue(s))...)

@@ -89,7 +89,7 @@ type Policy struct {
 	Limits limit.Limits
 	// Precedence says among which sets of a node the highest effect wins; "" means Key.
 	Precedence Precedence
-	// Paused is why no set does anything new, as holds tell it; "" when they may. What stopped matching is undone all the same.
+	// Paused is the message of holds while no set may add a taint; "" when they may. What stopped matching is undone all the same.
 	Paused string
 	// Frozen: nothing is undone, either. Paused says why.
 	Frozen bool

@@ -52,8 +52,8 @@ type Forecast struct {
 	IntolerantSystemPods []string
 }
 
-// Forecast tells what a ConditionSet would do if it were in force now, in place of a stored one of its name. Of a spec that
-// can't be read it tells nothing; why, its terms say.
+// Forecast is what a ConditionSet would do if it were in force now, in place of a stored one of its name. It is empty for a
+// spec that can't be read; Terms.Unreadable says why.
 func (f *Fleet) Forecast(cs *v1alpha1.ConditionSet, limits limit.Limits, at Moment) Forecast {
 	s, err := NewSet(cs)
 	if err != nil {
@@ -89,7 +89,7 @@ func (f *Fleet) forecastMatching(p *Forecast, s *Set, selected *nodeSet, limits 
 	asks.intersect(f.index.with(traitUnavailable))
 	if s.MaxNodes != nil {
 		of := f.index.countAvailable(selected)
-		if !asks.empty() { // whoever asks is one of those that percentages are of
+		if !asks.empty() { // the node that asks is one of those that percentages are of
 			of++
 		}
 		p.WouldTaint = min(p.WouldTaint, limit.Of(*s.MaxNodes, of))
@@ -126,7 +126,7 @@ func (f *Fleet) forecastReporters(p *Forecast, s *Set, at Moment) {
 	}
 }
 
-// anyAlive says whether the reporter lives on some node. The node that was heard of last most likely shows it; only where
+// anyAlive says whether the reporter is alive on some node. The node observed last most likely shows it; only where
 // a reporter is silent are all of its nodes looked at.
 func (f *Fleet) anyAlive(m Member, s *Set, at Moment) bool {
 	alive := func(slot int) bool {

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Phase is how a set stands to a node.
+// Phase is the result of matching a set to a node.
 type Phase string
 
 const (
@@ -21,10 +21,10 @@ const (
 	Matching Phase = "Matching"
 )
 
-// minObservation caps how long we must have seen a match ourselves: node clocks lie, so their word alone doesn't count.
+// minObservation caps how long we must have observed a match ourselves: node clocks may be wrong, so they alone don't count.
 const minObservation = time.Minute
 
-// Match is how a set stands to a node at a moment.
+// Match is the result of matching a set to a node at a moment.
 type Match struct {
 	Phase Phase
 	// Since is when the latest member began to match (Matching), as its reporter wrote it, clamped to the node's life.
@@ -71,8 +71,8 @@ func (s *Set) Match(n *Node, at Moment) Match {
 	return Match{Phase: Matching, Since: since, ForElapsedAt: expires, DueAt: later(expires, seen.Add(min(s.For, minObservation)))}
 }
 
-// memberPhase is how one member stands to a node that the set selects. Only its reporter's own word, True or False, says that what the
-// set asks for is over: Unknown says that a check failed, and what else a reporter may write, or not write any more, says nothing.
+// memberPhase matches one member to a node that the set selects. Only True or False, reported by a live reporter, makes it Clear:
+// Unknown means that a check failed, and any other status, or a missing condition, means nothing.
 func (n *Node) memberPhase(m Member, staleAfter time.Duration, at Moment) (Observation, Phase) {
 	r, there := n.Observations.Of(m.Type)
 	switch {
@@ -99,7 +99,7 @@ func (s *Set) doubtful(n *Node, at Moment) bool {
 	return someDoubtful && s.Selects(n)
 }
 
-// startedAt is when the status began: the reporter's word, but not later than we saw it. Clamped to each passing moment
+// startedAt is when the status began: as reported, but not later than we observed it. Clamped to each passing moment
 // instead, a node whose clock runs ahead would never have held.
 func (r Observation) startedAt() time.Time {
 	if r.Transition.After(r.ObservedSince) {

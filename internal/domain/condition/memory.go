@@ -13,9 +13,9 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
-// deletedNodes are nodes that were deleted while taints of ours evicted from them, as autoscalers and repair controllers do with sick nodes. Each
-// counts under the limits until EvictPace has passed since its last taint: else whoever deletes what we evict, as fast as we
-// evict it, would lift every limit.
+// deletedNodes are nodes that were deleted while taints of ours evicted pods from them, as autoscalers and repair controllers do. Each
+// counts under the limits until EvictPace has passed since its last taint: otherwise deleting nodes as fast as they are evicted
+// would lift every limit.
 type deletedNodes map[types.UID]deletedNode
 
 type deletedNode struct {
@@ -23,8 +23,8 @@ type deletedNode struct {
 	until time.Time
 }
 
-// expire drops what counts no more, and what counts for longer than anything may, since our clock was set back. It says whether there
-// was any.
+// expire drops nodes that no longer count, and those that would count for longer than possible, since our clock was set back. freed: there
+// were some.
 func (g deletedNodes) expire(now time.Time, pace time.Duration) (freed bool) {
 	was := len(g)
 	maps.DeleteFunc(g, func(_ types.UID, n deletedNode) bool { return !now.Before(n.until) || n.until.After(now.Add(pace)) })
@@ -49,7 +49,7 @@ func (g deletedNodes) claimedBy(s *setState) (nodes int) {
 	return nodes
 }
 
-// unavailableNote adds to a limit's message how many nodes percentages leave out.
+// unavailableNote is the part of a limit's message that says how many nodes percentages leave out.
 func unavailableNote(nodes int) string {
 	if nodes == 0 {
 		return ""
@@ -57,7 +57,7 @@ func unavailableNote(nodes int) string {
 	return fmt.Sprintf("; %d more are cordoned, not Ready or tainted as leaving and don't count", nodes)
 }
 
-// deletedNote adds to a limit's message how many of those that count are gone.
+// deletedNote is the part of a limit's message that says how many of the counted nodes are deleted.
 func deletedNote(nodes int) string {
 	if nodes == 0 {
 		return ""
@@ -66,7 +66,7 @@ func deletedNote(nodes int) string {
 }
 
 // taintHistory is when sets of a name tainted nodes of a name. It outlives the record, which goes with the node, with the set, and while the set only
-// observes: none of these is a reason to believe conditions that flap.
+// observes: none of these makes flapping conditions more reliable.
 type taintHistory struct {
 	taints map[historyKey][]PastTaint
 	pruned time.Time
@@ -74,8 +74,8 @@ type taintHistory struct {
 
 type historyKey struct{ node, set string }
 
-// observe takes in the claims that a node's record has anew: not those that were there before, though another set of the name took them over,
-// or, with a node that wasn't, though it is another one of the name. One from ahead is forged, or of a clock that was wrong.
+// observe records the claims that are new in a node's record: not those that were there before, though another set of the name adopted them,
+// nor, for a node that is new, those of a former node of the name. A time in the future is forged, or of a wrong clock.
 func (p *taintHistory) observe(before, after *Node, now time.Time) {
 	for _, t := range after.Owned.Taints {
 		of := historyKey{after.Name, t.Name}
@@ -115,7 +115,7 @@ func (p *taintHistory) markWithdrawn(before, after *Node, withdrawn func(types.U
 func inFuture(t, now time.Time) bool { return t.After(now.Add(maxClockSkew)) }
 
 // formerSet is what a set that was deleted leaves to one that is made under its name within historyKept: an open breaker, and the nodes that
-// were deleted while they matched. To make a set anew is no look at its reporter.
+// were deleted while they matched. Recreating a set doesn't mean that somebody checked the reporter.
 type formerSet struct {
 	opening         limit.Opening
 	members         []Member
@@ -123,7 +123,7 @@ type formerSet struct {
 	until           time.Time
 }
 
-// keepFormer keeps what a set that goes leaves. An opening that was reset is none: somebody looked at that wave, and not at the next.
+// keepFormer stores what a deleted set passes on. A breaker that was reset counts as closed: the reset was for that opening alone.
 func (f *Fleet) keepFormer(s *setState, now time.Time) {
 	maps.DeleteFunc(f.formerSets, func(_ string, former formerSet) bool { return !now.Before(former.until) })
 	former := formerSet{members: s.Members, deletedMatching: s.deletedMatching, until: now.Add(historyRetention)}
@@ -133,7 +133,7 @@ func (f *Fleet) keepFormer(s *setState, now time.Time) {
 	f.formerSets[s.Name] = former
 }
 
-// inherit gives a set that is new what the former one of its name left.
+// inherit gives a new set what the former set of its name passed on.
 func (f *Fleet) inherit(s *setState, now time.Time) {
 	f.reopen(s, now)
 	if former, ok := f.formerSets[s.Name]; ok {
@@ -141,7 +141,7 @@ func (f *Fleet) inherit(s *setState, now time.Time) {
 	}
 }
 
-// reopen gives a set the open breaker that the former one of its name left, until its own status tells of an opening.
+// reopen gives a set the open breaker that the former one of its name left, until its own status records an opening.
 func (f *Fleet) reopen(s *setState, now time.Time) {
 	if former, ok := f.formerSets[s.Name]; ok && former.opening.ID != "" && now.Before(former.until) {
 		s.breaker.Restore(former.opening)
@@ -155,7 +155,7 @@ func (s *setState) inheritDeletedMatching(members []Member, deletedMatching limi
 	}
 }
 
-// recordEviction takes in what was done to a node that was seen.
+// recordEviction records a node's latest eviction, as the node shows it.
 func (f *Fleet) recordEviction(n *nodeState, now time.Time) {
 	began := n.Owned.lastEviction(now.Add(f.policy.Limits.EvictPace))
 	f.addEviction(limit.Act{UID: n.UID, Name: n.Name, Zone: n.Zone, Began: began}, now)
@@ -163,15 +163,15 @@ func (f *Fleet) recordEviction(n *nodeState, now time.Time) {
 	f.expire(now)
 }
 
-// expire lets those that wait go on for which a node that is gone no longer counts. A replica that follows decides nothing, and expires with
-// what it sees.
+// expire requeues the heads of the queues once a deleted node no longer counts. A replica that follows decides nothing, and expires with
+// each observation.
 func (f *Fleet) expire(now time.Time) {
 	if f.deleted.expire(now, f.policy.Limits.EvictPace) {
 		f.requeues.Insert(f.queueHeads()...)
 	}
 }
 
-// recordDeleted takes in what was done to a node that is gone now: a write in flight may have come about before it went.
+// recordDeleted records what was done to a node that is deleted now: a write in flight may have succeeded before.
 func (f *Fleet) recordDeleted(n *nodeState, now time.Time) {
 	pace := f.policy.Limits.EvictPace
 	f.addEviction(limit.Act{UID: n.UID, Name: n.Name, Zone: n.Zone, Began: n.lastEviction(now.Add(pace))}, now)
@@ -182,8 +182,8 @@ func (f *Fleet) recordDeleted(n *nodeState, now time.Time) {
 	}
 }
 
-// usageOnceDeleted are what a node that is gone counts for: what it carried, and what was in flight to it, without claims that can't be true. Of one
-// whose record can't be read nobody knows since when. It is none of those that percentages are of.
+// usageOnceDeleted is what a deleted node counts for: what it carried, and what was in flight to it, without claims to undeclared keys. Where
+// its record can't be read, the taints count from now on. The node is none of those that percentages are of.
 func (n *nodeState) usageOnceDeleted(now time.Time, declared func(key string) bool) usage {
 	if n.RecordBroken {
 		u := n.usage

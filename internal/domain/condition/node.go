@@ -87,9 +87,9 @@ func (r Observations) same(as Observation) bool {
 // Observation is a node condition together with what we saw of it ourselves.
 type Observation struct {
 	Type string
-	// Status is the reporter's word, which may be anything: the API server checks nothing of it. It is "" also of one that is gone.
+	// Status as reported, which may be any text: the API server doesn't validate it. It is "" for a condition that was removed.
 	Status corev1.ConditionStatus
-	// Transition and Heartbeat are the reporter's word, by its clock.
+	// Transition and Heartbeat as reported, by the reporter's clock.
 	Transition, Heartbeat time.Time
 	// ObservedSince is since when, by our clock, we have seen this status without a break.
 	ObservedSince time.Time
@@ -160,7 +160,7 @@ func observe(c corev1.NodeCondition, before *Node, now time.Time) Observation {
 	return r
 }
 
-// keepRemovedConditions remembers that a condition was there: one that is gone is doubt, and one that the node never reported is none.
+// keepRemovedConditions keeps conditions that the node once reported: a removed one is Doubtful, and one never reported isn't.
 func (n *Node) keepRemovedConditions(before *Node, now time.Time) {
 	if before == nil {
 		return
@@ -180,8 +180,8 @@ func (n *Node) keepRemovedConditions(before *Node, now time.Time) {
 	}
 }
 
-// alive says whether the reporter of a reading is known to live: we saw it move within staleAfter, or, since we never
-// did, its heartbeat or its last transition is that young by the API server's clock.
+// alive says whether an observation's reporter is known to be alive: we saw it change within staleAfter, or, where we never
+// did, its heartbeat or last transition is that recent by the API server's clock.
 func (n *Node) alive(r Observation, m Member, staleAfter time.Duration, at Moment) bool {
 	if m.noHeartbeat && fresh(n.Lease, staleAfter, at) {
 		return true
@@ -200,7 +200,7 @@ func fresh(r Observation, staleAfter time.Duration, at Moment) bool {
 	return young(r.Heartbeat) || young(r.Transition)
 }
 
-// equalExceptHeartbeats says whether nothing but heartbeats differs from before.
+// equalExceptHeartbeats says whether at most heartbeats differ from before.
 func (n *Node) equalExceptHeartbeats(before *Node) bool {
 	return before != nil && n.UID == before.UID && n.Deleting == before.Deleting && n.Available == before.Available && n.Annotated == before.Annotated && n.record == before.record && n.recorded == before.recorded &&
 		n.Hold.Same(before.Hold) && maps.Equal(n.Labels, before.Labels) && equality.Semantic.DeepEqual(n.Taints, before.Taints) &&

@@ -51,7 +51,7 @@ func (p *planner) conflictsWithForeign(c Claimant, effect corev1.TaintEffect, m 
 	return true
 }
 
-// limitGate is the first limit that stands before the set's taint, or before one of this effect, on the node.
+// limitGate is the first limit that blocks the set's taint, or one of this effect, on the node.
 func (p *planner) limitGate(c Claimant, want corev1.TaintEffect, first bool, m Match) Gate {
 	if first {
 		if own := p.headroomGate(CapMaxNodes, c, m); own.Closed() {
@@ -69,8 +69,8 @@ func (p *planner) limitGate(c Claimant, want corev1.TaintEffect, first bool, m M
 	return Gate{}
 }
 
-// headroomGate asks a limit. The place is the node's: it ranks by the longest-waiting of the sets that ask for it, so that one
-// write serves them all. A set that something else holds back doesn't lend the node its rank.
+// headroomGate checks a limit. The node ranks by the longest-waiting of the sets that need it, so that one write serves
+// them all. A set that something else holds back doesn't lend the node its rank.
 func (p *planner) headroomGate(of Cap, c Claimant, m Match) Gate {
 	if p.Headroom == nil {
 		return Gate{}
@@ -87,7 +87,7 @@ func (p *planner) headroomGate(of Cap, c Claimant, m Match) Gate {
 	return p.Headroom(of, c, expired)
 }
 
-// needsHeadroom says whether nothing but a limit that all sets share stands before the set's taint.
+// needsHeadroom says whether only a limit that all sets share blocks the set's taint.
 func (p *planner) needsHeadroom(c Claimant, of Cap, m Match) bool {
 	if m.Phase != Matching || p.At.Now.Before(m.DueAt) || ecosystem.ReservedKey(c.Key) || p.stateGate(c).Closed() {
 		return false
@@ -103,14 +103,14 @@ func (p *planner) needsHeadroom(c Claimant, of Cap, m Match) bool {
 	return rank[want] >= minEffect[of]
 }
 
-// minEffect is the lowest effect that asks a limit.
+// minEffect is the lowest effect that a limit applies to.
 var minEffect = map[Cap]int{
 	CapControlPlane: rank[corev1.TaintEffectPreferNoSchedule],
 	CapTainted:      rank[corev1.TaintEffectNoSchedule],
 	CapEvicting:     rank[corev1.TaintEffectNoExecute],
 }
 
-// holdGate is closed while people ask to leave the node alone. It comes first: a node that may not be tainted asks no limit.
+// holdGate is closed while the node has a hold annotation. It comes first: a node that may not be tainted needs no headroom.
 func (p *planner) holdGate() Gate {
 	if h := p.Node.Hold; h.Holds(p.At.Now, p.At.Server) {
 		return Gate{Reason: HeldByAnnotation, Message: h.Says(p.At.Now), At: h.LookAgain(p.At.Now, p.At.Server)}
@@ -147,7 +147,7 @@ func (p *planner) clocksSkewed() bool {
 	return !p.At.Server.IsZero() && p.At.Server.Sub(p.At.Now).Abs() > maxClockSkew
 }
 
-// evictGate asks everything that stands before a NoExecute; NoSchedule is what is left when something does.
+// evictGate checks everything that may block a NoExecute; while something does, the effect is NoSchedule.
 func (p *planner) evictGate(c Claimant, m Match) corev1.TaintEffect {
 	if p.planned(corev1.TaintEffectNoExecute) && p.plannedEffect(c.Key) == corev1.TaintEffectNoExecute {
 		return corev1.TaintEffectNoExecute // the key evicts already

@@ -26,7 +26,7 @@ const (
 type Claimant struct {
 	*Set
 	State lifecycle.State
-	// HoldReason says why it may not act anew; "" when it may.
+	// HoldReason says why the set may not add taints; "" when it may.
 	HoldReason Reason
 }
 
@@ -174,22 +174,22 @@ type Gate struct {
 // Closed says that the gate lets nothing through.
 func (g Gate) Closed() bool { return g.Reason != "" }
 
-// Cap is a limit that stands before an act.
+// Cap is a limit that is checked before an act.
 type Cap string
 
 const (
-	// CapTainted stands before a node's first taint that repels pods (NoSchedule, NoExecute).
+	// CapTainted applies to a node's first taint that repels pods (NoSchedule, NoExecute).
 	CapTainted Cap = "Tainted"
-	// CapEvicting stands before its first NoExecute.
+	// CapEvicting applies to its first NoExecute.
 	CapEvicting Cap = "Evicting"
-	// CapControlPlane stands before a control-plane node's first taint.
+	// CapControlPlane applies to a control-plane node's first taint.
 	CapControlPlane Cap = "ControlPlane"
 	// CapMaxNodes is the set's own, before a node's first taint by it.
 	CapMaxNodes Cap = "Own"
 )
 
 // Headroom says what a limit leaves for a node that a set asks for, where `for` of the longest-waiting match expired then.
-// nil leaves room for everything.
+// nil means no limit.
 type Headroom func(of Cap, c Claimant, expired time.Time) Gate
 
 // Evidence is what was read live of the node's pods just before an eviction.
@@ -222,7 +222,7 @@ type Input struct {
 	Withdrawn func(types.UID) bool
 	// Undone says when a set's taint was last taken off the node, zero when it wasn't; nil where nobody knows.
 	Undone func(set types.UID, key string) time.Time
-	// Tainted says when sets of a name tainted the node, also where its record doesn't tell any more; nil where nobody knows.
+	// Tainted gives when sets of a name tainted the node, also where its record no longer has it; nil where that is unknown.
 	Tainted  func(set string) []PastTaint
 	Headroom Headroom
 	Evidence *Evidence

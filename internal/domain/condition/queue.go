@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// queuePosition is a node in the line before a limit. The longest-waiting goes first: whose match had held first.
+// queuePosition is a node's position in the queue for a limit. The node whose match expired first goes first.
 type queuePosition struct {
 	since time.Time
 	name  string
@@ -18,7 +18,7 @@ func byQueueOrder(a, b queuePosition) int {
 	return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.name, b.name))
 }
 
-// positionIn gives a node's place in a line; ok is false when it doesn't wait there.
+// positionIn gives a node's position in a queue; ok is false when it doesn't wait there.
 func (n *nodeState) positionIn(queue string) (position queuePosition, ok bool) {
 	for _, h := range n.holds {
 		if h.queue == queue {
@@ -38,10 +38,10 @@ func (f *Fleet) waitingBefore(queue string, n *nodeState, since time.Time) (node
 	return nodes
 }
 
-// maxRequeued bounds how many nodes one freed place wakes; each that leaves the line wakes the next.
+// maxRequeued bounds how many nodes one freed slot requeues; each that leaves the queue requeues the next.
 const maxRequeued = 16
 
-// firstInQueue are the longest-waiting nodes of a line.
+// firstInQueue are the longest-waiting nodes of a queue.
 func (f *Fleet) firstInQueue(queue string) (nodes []string) {
 	var first []queuePosition
 	for n := range f.held {
@@ -57,7 +57,7 @@ func (f *Fleet) firstInQueue(queue string) (nodes []string) {
 	return nodes
 }
 
-// queueHeads are the longest-waiting nodes of every line.
+// queueHeads are the longest-waiting nodes of every queue.
 func (f *Fleet) queueHeads() []string {
 	queues, heads := sets.New[string](), sets.New[string]()
 	for n := range f.held {
@@ -72,8 +72,8 @@ func (f *Fleet) queueHeads() []string {
 	return sets.List(heads)
 }
 
-// setHolds puts the node into the lines that its holds are of, and takes it out of the others. The heads of the lines that it left, or in which
-// it stepped back, may go on: it went without taking the place that was free.
+// setHolds puts the node into the queues of its holds, and takes it out of the others. The heads of the queues that it left, or in which
+// it moved back, are requeued: it didn't take the slot that was free.
 func (f *Fleet) setHolds(n *nodeState, holds []Hold) {
 	was := *n
 	n.holds = holds
@@ -84,7 +84,7 @@ func (f *Fleet) setHolds(n *nodeState, holds []Hold) {
 		before, waited := was.positionIn(h.queue)
 		if after, waits := n.positionIn(h.queue); waited && h.queue != "" && (!waits || byQueueOrder(before, after) < 0) {
 			first := f.firstInQueue(h.queue)
-			if next := slices.IndexFunc(first, func(name string) bool { return name != n.Name }); next >= 0 { // alone it would wake itself without end
+			if next := slices.IndexFunc(first, func(name string) bool { return name != n.Name }); next >= 0 { // alone it would requeue itself forever
 				f.requeues.Insert(first[next])
 			}
 		}

@@ -7,7 +7,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
-// setState is a set with what is remembered for it. Which nodes it concerns the index tells.
+// setState is a set with its state. The index has the nodes that it concerns.
 type setState struct {
 	*Set
 	state           lifecycle.State

@@ -70,8 +70,7 @@ func (p *planner) claimantOf(claim OwnedTaint) (Claimant, bool) {
 	return p.Claimants[byName], true
 }
 
-// keep leaves a claim as it is. One whose taint somebody removed isn't carried into the next write, which would put the
-// taint back.
+// keep leaves a claim as it is. One whose taint somebody removed isn't kept, since the next write would put the taint back.
 func (p *planner) keep(claim OwnedTaint) {
 	if p.taintPresent(claim) {
 		p.next = append(p.next, claim)
@@ -127,7 +126,7 @@ func (n *Node) neverReported(s *Set, claim OwnedTaint) bool {
 	return claim.Generation != s.Generation && slices.ContainsFunc(s.Members, func(m Member) bool { return !n.Observations.has(m.Type) })
 }
 
-// withCurrentEffect is a claim with the effect that its set asks for now.
+// withCurrentEffect is a claim with the effect that its set requires now.
 func (p *planner) withCurrentEffect(c Claimant, claim OwnedTaint, m Match) OwnedTaint {
 	p.reportFlapping(c, claim, m)
 	want, at := c.effectFor(claim, p.At.Now)
@@ -162,7 +161,7 @@ func (p *planner) escalate(c Claimant, claim OwnedTaint, want corev1.TaintEffect
 	return p.markEvicting(claim)
 }
 
-// restore puts back a taint that someone else removed. It is one more taint by this set, whose evictAfter counts anew: two
+// restore puts back a taint that someone else removed. It is one more taint by this set, whose evictAfter restarts: two
 // programs that undo each other must not evict over and over, nor write as fast as they can.
 func (p *planner) restore(c Claimant, claim OwnedTaint, m Match) {
 	if at := p.restoreAt(claim.Key); p.At.Now.Before(at) {
@@ -201,7 +200,7 @@ func (p *planner) restoreAt(key string) (at time.Time) {
 	return at
 }
 
-// keepWithoutTaint keeps a claim in the record without its taint.
+// keepWithoutTaint keeps a claim in the record while its taint stays removed.
 func (p *planner) keepWithoutTaint(claim OwnedTaint) {
 	p.untainted[claim.Key] = true
 	p.next = append(p.next, claim)
@@ -271,7 +270,7 @@ func (p *planner) mustKeep(claim OwnedTaint) bool {
 	return !known || c.State.IsFrozen()
 }
 
-// dropOutranked takes back what was planned for a claim, and drops what the record has of it.
+// dropOutranked removes what was planned for a claim, and drops the claim from the record.
 func (p *planner) dropOutranked(claim OwnedTaint) {
 	p.steps = slices.DeleteFunc(p.steps, func(s Step) bool { return s.Set == claim.Set && s.Key == claim.Key })
 	now := p.now()

@@ -99,7 +99,7 @@ func (f *Fleet) evictionPace(n *nodeState, expired time.Time, at Moment) Gate {
 	return Gate{}
 }
 
-// nextAt adds to a message when time opens a limit.
+// nextAt is the part of a limit's message that says when it opens by time alone.
 func nextAt(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -107,7 +107,7 @@ func nextAt(t time.Time) string {
 	return "; the next may at " + t.UTC().Format(time.RFC3339)
 }
 
-// maxNodesHeadroom counts the other nodes: what the set once did to this one doesn't stand in its way.
+// maxNodesHeadroom counts the other nodes: a taint that the set already has on this one needs no further headroom.
 func (f *Fleet) maxNodesHeadroom(s *setState, n *nodeState, expired time.Time) Gate {
 	if s.MaxNodes == nil {
 		return Gate{}
@@ -133,10 +133,10 @@ func (f *Fleet) maxNodesHeadroom(s *setState, n *nodeState, expired time.Time) G
 // maxNodesQueue is where nodes wait for a set's own cap.
 func maxNodesQueue(s *setState) string { return "set/" + string(s.UID) }
 
-// evaluateBreaker opens a set's breaker when more of its nodes match at once than can be believed. Only a reset lets it act
+// evaluateBreaker opens a set's breaker when more of its nodes match at once than is plausible. Only a reset lets it act
 // again: falling numbers don't, because what comes back may be the same reporter.
 //
-// It counts every match, whether its reporter was heard of lately and whether `for` has passed or not. A breaker only
+// It counts every match, whether its reporter is alive and whether `for` has passed or not. A breaker only
 // forbids, so that the safe side is to count too many: conditions frozen at their worst by a reporter that died are the very
 // thing that it is for, and if matches counted only once `for` passed, the first of a wave would be tainted before the
 // last is counted.
@@ -157,8 +157,8 @@ func (f *Fleet) evaluateBreaker(s *setState, at Moment) {
 	}
 }
 
-// matchingAtOnce is how many nodes match at once, of how many. A node that is deleted while it matches counts until EvictPace has passed: else whoever
-// deletes sick nodes as fast as the reporter makes them would hide the wave.
+// matchingAtOnce is how many nodes match at once, of how many. A node that is deleted while it matches counts until EvictPace has passed:
+// otherwise deleting nodes as fast as the reporter marks them would hide how many match.
 func (f *Fleet) matchingAtOnce(s *setState, now time.Time) (matching, selected int) {
 	nodes, deleted := f.index.selected(s.Set), f.countDeletedMatching(s, now)
 	return f.index.matching(s.Set, nodes).count() + deleted, nodes.count() + deleted

@@ -164,7 +164,7 @@ func StateOf(cs *v1alpha1.ConditionSet, readable, admitted bool) lifecycle.State
 	}.State()
 }
 
-// StoredBreaker is the breaker that the set's status tells of; nil when it is closed.
+// StoredBreaker is the breaker that the set's status records; nil when it is closed.
 func StoredBreaker(cs *v1alpha1.ConditionSet) *limit.Opening {
 	b := cs.Status.Breaker
 	if b == nil {
@@ -173,7 +173,7 @@ func StoredBreaker(cs *v1alpha1.ConditionSet) *limit.Opening {
 	return &limit.Opening{ID: b.ID, OpenedAt: b.OpenedAt.Time, Reset: b.Reset}
 }
 
-// Unreadable stands for a ConditionSet whose spec can't be read: it selects no node, and what it did before can be found
+// Unreadable represents a ConditionSet whose spec can't be read: it selects no node, and what it did before can be found
 // and, once it is deleted, undone.
 func Unreadable(cs *v1alpha1.ConditionSet) *Set {
 	return &Set{

@@ -14,11 +14,11 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 )
 
-// SetStatus is how a set stands to a node, for people who ask why.
+// SetStatus is a set's status for one node, for explanations.
 type SetStatus struct {
 	Set   *Set
 	State lifecycle.State
-	// HoldReason says why the set may not act anew; "" when it may.
+	// HoldReason says why the set may not add taints; "" when it may.
 	HoldReason Reason
 	Match      Match
 	// Members are the set's conditions as the node has them, in the set's order.
@@ -43,7 +43,7 @@ type MemberStatus struct {
 	Phase Phase
 }
 
-// SetStatuses are the sets that are about a node, or stand in its record, the oldest first.
+// SetStatuses are those of the sets that select a node or have a claim in its record, the oldest first.
 func (f *Fleet) SetStatuses(name string, at Moment) []SetStatus {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -77,8 +77,8 @@ func (f *Fleet) SetStatuses(name string, at Moment) []SetStatus {
 	return all
 }
 
-// takesOver says whether a claim is of a set that is gone, and this one was made anew under its name: where it can be told that the
-// taint is ours, what becomes of it is for this one to decide.
+// takesOver says whether a claim is of a deleted set, and this set was recreated under its name: where the taint is known to be ours,
+// this set decides what happens to it.
 func (f *Fleet) takesOver(s *setState, claim OwnedTaint) bool {
 	return f.sets[claim.Set] == nil && claim.Name == s.Name && f.declared[claim.Key]
 }
@@ -150,7 +150,7 @@ func (f *Fleet) broken(n *nodeState) BrokenRecord {
 	return b
 }
 
-// BrokenRecord tells of a node's record; ok is false when it can be read.
+// BrokenRecord describes a node's unreadable record; ok is false when the record can be read.
 func (f *Fleet) BrokenRecord(node string) (b BrokenRecord, ok bool) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()

@@ -111,8 +111,8 @@ func (f *nameSample) add(name string) {
 	f.names = slices.Insert(f.names, i, name)
 }
 
-// Orphan is a claim of a set that isn't there, on a key that no set declares: nobody can tell any more whether the taint is ours, so it
-// stays, under the limits too, until somebody takes it off.
+// Orphan is a claim of a set that doesn't exist, on a key that no set declares: it is unknown whether the taint is ours, so it
+// stays, and counts under the limits, until a human removes it.
 type Orphan struct {
 	Node string
 	OwnedTaint

@@ -63,7 +63,7 @@ const (
 	ReadLive
 )
 
-// Written says which resource version a plan's write gave, and gives the held-back nodes that may have room now.
+// Written records the resource version that a plan's write returned. requeue are held nodes that may have headroom now.
 func (f *Fleet) Written(name, version string) (requeue []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -78,8 +78,8 @@ func (f *Fleet) Written(name, version string) (requeue []string) {
 	return f.finishWrite(n) // the watch was faster
 }
 
-// Failed says that a plan's write surely did nothing, and gives the held-back nodes that may have room now. After an
-// uncertain failure nothing is said: the reservation stays until a live read.
+// Failed records that a plan's write surely did nothing. requeue are held nodes that may have headroom now. It isn't called
+// after an uncertain failure: the reservation stays until a live read.
 func (f *Fleet) Failed(name string) (requeue []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -98,7 +98,7 @@ func (f *Fleet) finishWrite(n *nodeState) (requeue []string) {
 	return nil
 }
 
-// claimants are the sets that match the node or stand in its record, the oldest first.
+// claimants are the sets that match the node or have an entry in its record, the oldest first.
 func (f *Fleet) claimants(n *nodeState) []Claimant {
 	var claimants []Claimant
 	for _, s := range f.sets {
@@ -117,7 +117,7 @@ func byAge(a, b Claimant) int {
 	return strings.Compare(a.Name, b.Name)
 }
 
-// recordHolds remembers what holds a node back, and has the sets tell of it.
+// recordHolds stores why a node's acts are held, and marks the sets concerned dirty.
 func (f *Fleet) recordHolds(n *nodeState, holds []Hold) {
 	was := n.holds
 	f.setHolds(n, holds)
