@@ -13,34 +13,34 @@ import (
 	"github.com/resourcestack/autohealer/internal/kube"
 )
 
-// Reporter tells of acts: Events for people, metrics for machines.
+// Reporter reports acts as Events and metrics.
 type Reporter struct {
-	Events events.EventRecorder
-	acts   *kube.ActEvents
-	knows  func(set string) bool
-	broken brokenRecords
+	Events   events.EventRecorder
+	acts     *kube.ActEvents
+	isStored func(set string) bool
+	broken   brokenRecords
 }
 
 // NewReporter reports to a recorder; knows says whether a set of a name is stored.
 func NewReporter(recorder events.EventRecorder, knows func(set string) bool) *Reporter {
 	dropped := func(events int) { eventsDropped.Add(float64(events)) }
-	return &Reporter{Events: recorder, acts: kube.NewActEvents(recorder, dropped), knows: knows}
+	return &Reporter{Events: recorder, acts: kube.NewActEvents(recorder, dropped), isStored: knows}
 }
 
-// acted tells of a plan that was carried out, on the node and on each set.
-func (r *Reporter) acted(plan condition.Plan, now time.Time) {
+// reportActs reports an applied plan, on the node and on each set.
+func (r *Reporter) reportActs(plan condition.Plan, now time.Time) {
 	for _, step := range plan.Steps {
 		countAct(r.policyLabel(step.SetName), step, now)
 		if step.Verb == condition.Repair {
 			continue
 		}
 		reason, note := actEvent(plan.Node.Name, step)
-		r.acts.Tell(now, nodeRef(plan.Node), setRef(step), reason, string(step.Verb), note)
+		r.acts.Emit(now, nodeRef(plan.Node), setRef(step), reason, string(step.Verb), note)
 	}
 }
 
-// failed counts a write that didn't come about; the controller logs the error itself.
-func (r *Reporter) failed(plan condition.Plan, err error) {
+// countFailures counts a write that failed; the controller logs the error itself.
+func (r *Reporter) countFailures(plan condition.Plan, err error) {
 	for _, step := range plan.Steps {
 		countFailure(r.policyLabel(step.SetName), step, err)
 	}
@@ -48,7 +48,7 @@ func (r *Reporter) failed(plan condition.Plan, err error) {
 
 // policyLabel bounds the series: an undo has its set's name from the node's record, which may say anything.
 func (r *Reporter) policyLabel(set string) string {
-	if !r.knows(set) {
+	if !r.isStored(set) {
 		return "unknown"
 	}
 	return set
@@ -59,15 +59,15 @@ func actEvent(node string, step condition.Step) (reason, note string) {
 	case condition.Taint:
 		return v1alpha1.ReasonTainted, fmt.Sprintf("ConditionSet %s taints node %s with %s:%s: its conditions match", step.SetName, node, step.Key, step.To)
 	case condition.Escalate:
-		return v1alpha1.ReasonTainted, fmt.Sprintf("ConditionSet %s raises taint %s of node %s from %s to %s: %s", step.SetName, step.Key, node, step.From, step.To, words(step.Reason))
+		return v1alpha1.ReasonTainted, fmt.Sprintf("ConditionSet %s raises taint %s of node %s from %s to %s: %s", step.SetName, step.Key, node, step.From, step.To, reasonText(step.Reason))
 	case condition.Deescalate:
-		return v1alpha1.ReasonUntainted, fmt.Sprintf("ConditionSet %s lowers taint %s of node %s from %s to %s: %s", step.SetName, step.Key, node, step.From, step.To, words(step.Reason))
+		return v1alpha1.ReasonUntainted, fmt.Sprintf("ConditionSet %s lowers taint %s of node %s from %s to %s: %s", step.SetName, step.Key, node, step.From, step.To, reasonText(step.Reason))
 	default:
-		return v1alpha1.ReasonUntainted, fmt.Sprintf("ConditionSet %s no longer asks for taint %s:%s on node %s: %s", step.SetName, step.Key, step.From, node, words(step.Reason))
+		return v1alpha1.ReasonUntainted, fmt.Sprintf("ConditionSet %s no longer asks for taint %s:%s on node %s: %s", step.SetName, step.Key, step.From, node, reasonText(step.Reason))
 	}
 }
 
-var wording = map[condition.Reason]string{
+var reasonTexts = map[condition.Reason]string{
 	condition.Recovered:        "its conditions recovered",
 	condition.NoLongerSelected: "the set no longer selects it",
 	condition.KeyChanged:       "the set has another taintKey now",
@@ -79,8 +79,8 @@ var wording = map[condition.Reason]string{
 	condition.RecordInvalid:    "the record claimed what isn't ours",
 }
 
-func words(reason condition.Reason) string {
-	if w, ok := wording[reason]; ok {
+func reasonText(reason condition.Reason) string {
+	if w, ok := reasonTexts[reason]; ok {
 		return w
 	}
 	return string(reason)

@@ -25,19 +25,19 @@ func (o *Observer) left(_ context.Context, cs *v1alpha1.ConditionSet) (left poli
 	return left, nil
 }
 
-// describe gathers what the status tells, once this generation is judged and the rules are known by which it was.
+// describe computes the status, once this generation is judged by known rules.
 func (o *Observer) describe(_ context.Context, cs *v1alpha1.ConditionSet, left policy.Left) (is policy.Description[*v1alpha1.ConditionSet], err error) {
 	set, ok := o.policies.Current(cs)
 	if !ok {
 		return policy.Description[*v1alpha1.ConditionSet]{Skip: true}, nil
 	}
-	st := state{storedSet: set, synced: o.Facts.Fleet.Synced(), trouble: o.policies.Troubles.Get(cs.UID), left: left}
+	st := statusInput{storedSet: set, synced: o.Facts.Fleet.Synced(), trouble: o.policies.Troubles.Get(cs.UID), left: left}
 	if st.summary, ok = o.Facts.Fleet.Summary(cs.UID, o.Facts.Moment()); !ok {
 		st.summary = condition.Summary{}
 	}
 	is.After = cs.DeepCopy()
 	is.After.Status = statusOf(cs, st)
-	is.Again = max(policy.Delay, set.Read.set.StaleAfter) // no event tells that a reporter fell silent
+	is.Again = max(policy.Delay, set.Read.set.StaleAfter) // no event shows that a reporter fell silent
 	gaugeStates(cs.Name, st.summary, meta.IsStatusConditionTrue(is.After.Status.Conditions, v1alpha1.ConditionLimitReached))
 	return is, nil
 }

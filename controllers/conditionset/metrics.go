@@ -45,8 +45,8 @@ var (
 	})
 )
 
-// limitsUse tells how much of the limits over all sets is used, counted when it is asked for.
-type limitsUse struct{ fleet *condition.Fleet }
+// limitCollector counts, at each scrape, how much of the limits over all sets is used.
+type limitCollector struct{ fleet *condition.Fleet }
 
 var (
 	limitUsed = prometheus.NewDesc("autohealer_conditionset_limit_used_nodes",
@@ -56,13 +56,13 @@ var (
 )
 
 // Describe implements prometheus.Collector.
-func (limitsUse) Describe(to chan<- *prometheus.Desc) {
+func (limitCollector) Describe(to chan<- *prometheus.Desc) {
 	to <- limitUsed
 	to <- limitAllowed
 }
 
 // Collect implements prometheus.Collector.
-func (u limitsUse) Collect(to chan<- prometheus.Metric) {
+func (u limitCollector) Collect(to chan<- prometheus.Metric) {
 	if !u.fleet.Synced() {
 		return // what is counted so far says nothing
 	}
@@ -80,7 +80,7 @@ func (u limitsUse) Collect(to chan<- prometheus.Metric) {
 // registerMetrics adds the metrics to the manager's registry; a second manager in one process shares them, but for the
 // limits, which are of its own fleet.
 func registerMetrics(fleet *condition.Fleet) error {
-	use := limitsUse{fleet}
+	use := limitCollector{fleet}
 	metrics.Registry.Unregister(use)
 	return metric.Register(actsTotal, actLatency, nodesGauge, breakerGauge, limitGauge, eventsDropped, use)
 }

@@ -16,23 +16,23 @@ import (
 )
 
 func (o *Observer) node(node *corev1.Node) {
-	o.Facts.Heard()
-	changed, wake := o.Facts.Fleet.ObserveNode(node, o.Facts.Moment())
+	o.Facts.RecordNodeEvent()
+	changed, requeue := o.Facts.Fleet.ObserveNode(node, o.Facts.Moment())
 	if changed {
-		wake = append(wake, node.Name)
+		requeue = append(requeue, node.Name)
 	}
-	o.request(wake)
+	o.request(requeue)
 	o.requestChanged()
 }
 
 func (o *Observer) nodeGone(node *corev1.Node) {
-	o.Facts.Heard()
-	wake := o.Facts.Fleet.ForgetNode(node.Name, node.UID, o.Facts.Moment())
-	o.request(append(wake, node.Name)) // which is forgotten there, too
+	o.Facts.RecordNodeEvent()
+	requeue := o.Facts.Fleet.ForgetNode(node.Name, node.UID, o.Facts.Moment())
+	o.request(append(requeue, node.Name)) // which is forgotten there, too
 	o.requestChanged()
 }
 
-// daemonSets tells the fleet which DaemonSets nodes can't do without.
+// daemonSets gives the fleet the DaemonSets that nodes can't do without.
 func (o *Observer) daemonSets(ctx context.Context) {
 	var list appsv1.DaemonSetList
 	if err := o.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {

@@ -18,12 +18,12 @@ import (
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
-// Observer feeds the fleet from informers. It runs on every replica: a webhook that isn't the leader foretells from the same knowledge.
+// Observer feeds the fleet from informers. It runs on every replica: a standby's webhook forecasts from the same state.
 type Observer struct {
 	Cache cache.Cache
 	Facts *kube.Facts
 
-	policies policy.Policies[*v1alpha1.ConditionSet, reading]
+	policies policy.Policies[*v1alpha1.ConditionSet, parsedSet]
 	nodes    kube.Requests
 	watches  *kube.Watches
 
@@ -35,7 +35,7 @@ type Observer struct {
 // NewObserver gives an observer that follows the rules, and does nothing else before Start.
 func NewObserver(objects cache.Cache, rules *guard.Guard, facts *kube.Facts, rejections *kube.Rejections) *Observer {
 	o := &Observer{Cache: objects, Facts: facts, watches: kube.NewWatches(objects)}
-	o.policies.Init(policy.Hooks[*v1alpha1.ConditionSet, reading]{
+	o.policies.Init(policy.Hooks[*v1alpha1.ConditionSet, parsedSet]{
 		Kind: kindConditionSet, Guard: rules, Clock: facts.Clock, Rejections: rejections,
 		Read: read, Guardrails: o.guardrails, Changed: o.update, Forget: o.forget,
 		AtOnce: true, // the taints of a set that isn't known yet would be taken for those of one that is gone
@@ -68,14 +68,14 @@ func (o *Observer) run(ctx context.Context) error {
 	return nil
 }
 
-// lead takes the queue of nodes of a replica that became the leader.
-func (o *Observer) lead(nodes kube.Queue) {
+// attachNodes takes the queue of nodes of a replica that became the leader.
+func (o *Observer) attachNodes(nodes kube.Queue) {
 	o.nodes.Attach(nodes)
 	o.becomeLeader()
 }
 
-// leadSets takes the queue of sets.
-func (o *Observer) leadSets(sets kube.Queue) {
+// attachSets takes the queue of sets.
+func (o *Observer) attachSets(sets kube.Queue) {
 	o.policies.Statuses.Attach(sets)
 	o.becomeLeader()
 }

@@ -13,20 +13,20 @@ import (
 
 const kindConditionSet = "ConditionSet"
 
-type storedSet = policy.Policy[*v1alpha1.ConditionSet, reading]
+type storedSet = policy.Policy[*v1alpha1.ConditionSet, parsedSet]
 
-// reading is a set as the fleet takes it.
-type reading struct {
+// parsedSet is a set as the fleet takes it.
+type parsedSet struct {
 	set *condition.Set
 	// unreadable says why the spec can't be read.
 	unreadable error
 }
 
 // Unreadable says why the spec can't be read.
-func (r reading) Unreadable() error { return r.unreadable }
+func (r parsedSet) Unreadable() error { return r.unreadable }
 
 // read reads a set. Of one that can't be read only what is needed to undo it counts.
-func read(cs *v1alpha1.ConditionSet, _ reading) (r reading) {
+func read(cs *v1alpha1.ConditionSet, _ parsedSet) (r parsedSet) {
 	if r.set, r.unreadable = condition.NewSet(cs); r.unreadable != nil {
 		r.set = condition.Unreadable(cs)
 	}
@@ -48,8 +48,8 @@ func (o *Observer) forget(cs *v1alpha1.ConditionSet) {
 	o.request(o.Facts.Fleet.ForgetSet(cs.UID, o.Facts.Moment()))
 }
 
-// knows says whether a set of this name is stored. What a node's record says it is called may be anything.
-func (o *Observer) knows(name string) bool {
+// isStored says whether a set of this name is stored. What a node's record says it is called may be anything.
+func (o *Observer) isStored(name string) bool {
 	_, ok := o.policies.Get(types.NamespacedName{Name: name})
 	return ok
 }

@@ -15,8 +15,8 @@ import (
 
 const taintKeysKept = 16
 
-// state is everything that a status tells.
-type state struct {
+// statusInput is everything that a status depends on.
+type statusInput struct {
 	storedSet
 	summary condition.Summary
 	// synced: caches are full, so that counts mean something.
@@ -28,7 +28,7 @@ type state struct {
 
 // statusOf describes a set. It is pure: the same state gives the same status, so that nothing is written when nothing
 // changed.
-func statusOf(cs *v1alpha1.ConditionSet, st state) v1alpha1.ConditionSetStatus {
+func statusOf(cs *v1alpha1.ConditionSet, st statusInput) v1alpha1.ConditionSetStatus {
 	after := *cs.Status.DeepCopy()
 	after.ObservedGeneration = cs.Generation
 	after.TaintKeys = declaredKeys(cs)
@@ -41,37 +41,37 @@ func statusOf(cs *v1alpha1.ConditionSet, st state) v1alpha1.ConditionSetStatus {
 	if b := st.summary.Breaker; b != nil {
 		after.Breaker = &v1alpha1.Breaker{ID: b.ID, OpenedAt: metav1.NewTime(b.OpenedAt.Truncate(1e9)), Reset: b.Reset}
 	}
-	shared(cs, st).Put(&after.Conditions, cs.Generation)
+	commonConditions(cs, st).Put(&after.Conditions, cs.Generation)
 	policy.SetWhileTrue(&after.Conditions, cs.Generation, limitReached(st))
 	policy.SetWhileTrue(&after.Conditions, cs.Generation, breakerOpen(cs, st))
 	return after
 }
 
-// shared is what the conditions that every kind has tell of this set.
-func shared(cs *v1alpha1.ConditionSet, st state) policy.Conditions {
+// commonConditions is the input of the conditions that every kind has.
+func commonConditions(cs *v1alpha1.ConditionSet, st statusInput) policy.Conditions {
 	s := policy.Conditions{
 		Acceptance: policy.FromVerdict(st.Verdict, st.Read.unreadable),
-		Changes:    "nodes", Synced: st.synced, Trouble: st.trouble, Paused: st.Pause, Deleting: cs.DeletionTimestamp != nil, Says: operative(st),
+		Changes:    "nodes", Synced: st.synced, Trouble: st.trouble, Paused: st.Pause, Deleting: cs.DeletionTimestamp != nil, Says: operativeMessage(st),
 	}
 	if cs.Spec.Mode == v1alpha1.Observe {
 		s.Observes = true
-		s.Says = fmt.Sprintf("Mode Observe: %d of %d selected nodes match, and nothing is touched%s.", st.summary.Matching, st.summary.Selected, unselected(st))
+		s.Says = fmt.Sprintf("Mode Observe: %d of %d selected nodes match, and nothing is touched%s.", st.summary.Matching, st.summary.Selected, unselectedHint(st))
 	}
 	if st.left.Targets > 0 {
-		s.Undoing = undoing(st)
+		s.Undoing = undoingMessage(st)
 	}
 	return s
 }
 
-// operative tells in numbers what the set does, and why it does less than it asks or where that stands: many tools show
-// the message of Ready alone.
-func operative(st state) string {
-	says := []string{fmt.Sprintf("%d of %d selected nodes match, %d are tainted%s", st.summary.Matching, st.summary.Selected, st.summary.Tainted, unselected(st))}
+// operativeMessage says in numbers what the set does, and why it does less than specified: many tools show only the message
+// of Ready.
+func operativeMessage(st statusInput) string {
+	says := []string{fmt.Sprintf("%d of %d selected nodes match, %d are tainted%s", st.summary.Matching, st.summary.Selected, st.summary.Tainted, unselectedHint(st))}
 	if n := st.summary.Doubtful; n > 0 {
 		says = append(says, fmt.Sprintf("%d are in doubt, their conditions Unknown, missing or stale: nothing is done and nothing undone there", n))
 	}
 	if nodes := st.summary.Unreadable; len(nodes) > 0 {
-		says = append(says, fmt.Sprintf("the record of %d can't be read: %s", len(nodes), unreadable(nodes)))
+		says = append(says, fmt.Sprintf("the record of %d can't be read: %s", len(nodes), unreadableHint(nodes)))
 	}
 	for _, reason := range slices.Sorted(maps.Keys(st.summary.Holds)) {
 		if ofLimit(reason) || reason == condition.HeldByBreaker || reason == condition.HeldByPause {
@@ -92,22 +92,22 @@ func operative(st state) string {
 	return policy.Sentence(says...)
 }
 
-// unselected says what to do about a set that is about no node.
-func unselected(st state) string {
+// unselectedHint says what to do about a set that is about no node.
+func unselectedHint(st statusInput) string {
 	if !st.synced || st.summary.Selected > 0 {
 		return ""
 	}
 	return "; no node is selected: compare nodeSelector with kubectl get nodes --show-labels; control-plane nodes take includeControlPlane"
 }
 
-// undoing says what a deletion waits for.
-func undoing(st state) string {
-	says := fmt.Sprintf("It is deleted once it is undone on %d nodes: %s", st.left.Targets, firstOf(st.left.Sample))
+// undoingMessage says what a deletion waits for.
+func undoingMessage(st statusInput) string {
+	says := fmt.Sprintf("It is deleted once it is undone on %d nodes: %s", st.left.Targets, joinFirst(st.left.Sample))
 	if st.left.Targets > len(st.left.Sample) {
 		says += ", …"
 	}
 	if nodes := st.summary.Unreadable; len(nodes) > 0 {
-		says += "; the record can't be read of " + unreadable(nodes)
+		says += "; the record can't be read of " + unreadableHint(nodes)
 	}
 	if st.trouble != nil {
 		says += "; " + st.trouble.Err.Error()
@@ -115,13 +115,13 @@ func undoing(st state) string {
 	return says + "."
 }
 
-// unreadable says what to do about nodes with a taint of the set's key and a record that can't be read.
-func unreadable(nodes []string) string {
+// unreadableHint says what to do about nodes with a taint of the set's key and a record that can't be read.
+func unreadableHint(nodes []string) string {
 	return fmt.Sprintf("%s, so that nothing is done and nothing undone there; repair the annotation %s, or remove the taint if it is this set's, and then the annotation",
-		firstOf(nodes), v1alpha1.AnnotationOwnedTaints)
+		joinFirst(nodes), v1alpha1.AnnotationOwnedTaints)
 }
 
-func firstOf(nodes []string) string {
+func joinFirst(nodes []string) string {
 	if len(nodes) > 5 {
 		return strings.Join(nodes[:5], ", ") + ", …"
 	}
@@ -149,7 +149,7 @@ func ofLimit(hold condition.Reason) bool {
 	return false
 }
 
-func limitReached(st state) metav1.Condition {
+func limitReached(st statusInput) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionLimitReached}
 	var says []string
 	for _, l := range limitReasons {
@@ -166,7 +166,7 @@ func limitReached(st state) metav1.Condition {
 	return c
 }
 
-func breakerOpen(cs *v1alpha1.ConditionSet, st state) metav1.Condition {
+func breakerOpen(cs *v1alpha1.ConditionSet, st statusInput) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionBreakerOpen}
 	b := st.summary.Breaker
 	if b == nil || b.Reset {

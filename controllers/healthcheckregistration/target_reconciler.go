@@ -197,7 +197,7 @@ func (l *look) keep(ctx context.Context) (reconcile.Result, error) {
 	case len(is.refused) > 0 && !is.leaves(plan): // nothing else is due
 		result.RequeueAfter = 0
 	case plan.LookAgain.IsZero() && !plan.unread: // nothing but time asks for it
-		result.Priority = new(kube.Behind)
+		result.Priority = new(kube.LowPriority)
 	}
 	return result, errors.Join(is.refused...)
 }
@@ -231,7 +231,7 @@ func (l *look) after(p plan) time.Duration {
 	}
 	now := l.r.Observer.Facts.Clock.Now()
 	period = retry.After(period, p.LookAgain, now)
-	if at := hold.Of(l.object.GetAnnotations()).LookAgain(now, time.Time{}); !at.IsZero() {
+	if at := hold.Of(l.object.GetAnnotations()).RequeueAt(now, time.Time{}); !at.IsZero() {
 		period = min(period, at.Sub(now)+kube.PastDeadline)
 	}
 	return period

@@ -14,7 +14,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/kube"
 )
 
-// Reporter tells of recoveries and deletions: Events for people, metrics for machines.
+// Reporter reports recoveries and deletions as Events and metrics.
 type Reporter struct {
 	Events events.EventRecorder
 	acts   *kube.ActEvents
@@ -26,9 +26,9 @@ func NewReporter(recorder events.EventRecorder) *Reporter {
 	return &Reporter{Events: recorder, acts: kube.NewActEvents(recorder, dropped)}
 }
 
-// recovered tells of windows that opened, on the Service and on the config. Of equal Events only the first one's note is kept,
+// reportRecoveries reports windows that opened, on the Service and on the config. Of equal Events only the first one's note is kept,
 // so this one has nothing that another recovery would have different.
-func (r *Reporter) recovered(opened []weeder.Opened, now time.Time) {
+func (r *Reporter) reportRecoveries(opened []weeder.Opened, now time.Time) {
 	for _, w := range opened {
 		recoveriesTotal.WithLabelValues(w.Key.Namespace, w.Key.Name).Inc()
 		verb := "would delete"
@@ -38,12 +38,12 @@ func (r *Reporter) recovered(opened []weeder.Opened, now time.Time) {
 		note := fmt.Sprintf("Service %s/%s turned Ready; WeederConfig %s %s pods that depend on it and crash-loop within %s of that",
 			w.Namespace, w.Service, w.Key, verb, w.Ends.Sub(w.Opened))
 		service := ref("v1", "Service", w.Namespace, w.Service, "")
-		r.acts.Tell(now, service, configRef(w.Key, w.Config), v1alpha1.ReasonServiceRecovered, "Watch", note)
+		r.acts.Emit(now, service, configRef(w.Key, w.Config), v1alpha1.ReasonServiceRecovered, "Watch", note)
 	}
 }
 
-// deleted tells of a deletion, on the pod's owner and on the config, and of each pod by Events of its own.
-func (r *Reporter) deleted(plan weeder.Plan, now time.Time) {
+// reportDeletion reports a deletion, on the pod's owner and on the config; each pod has Events of its own.
+func (r *Reporter) reportDeletion(plan weeder.Plan, now time.Time) {
 	d := plan.Delete
 	countAct(d, "done")
 	deletionDelay.Observe(max(0, now.Sub(d.Recovered).Seconds()))
@@ -57,7 +57,7 @@ func (r *Reporter) deleted(plan weeder.Plan, now time.Time) {
 	}
 	p, c := plan.Pod, plan.Pod.Controller
 	owner := ref(c.APIVersion, c.Kind, p.Namespace, c.Name, c.UID) // the pod itself is gone before anyone reads an Event on it
-	r.acts.TellAbout(now, owner, configRef(d.Key, d.Config), ref("v1", "Pod", p.Namespace, p.Name, p.UID), v1alpha1.ReasonPodDeleted, string(methodOf(d)), note)
+	r.acts.EmitRelated(now, owner, configRef(d.Key, d.Config), ref("v1", "Pod", p.Namespace, p.Name, p.UID), v1alpha1.ReasonPodDeleted, string(methodOf(d)), note)
 }
 
 func methodOf(d *weeder.Deletion) v1alpha1.DeletionMethod {

@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	clockStep     = 5 * time.Second
-	clockDistrust = 5 * time.Minute
-	clockLook     = time.Second
+	minClockStep       = 5 * time.Second
+	deferAfterStep     = 5 * time.Minute
+	clockCheckInterval = time.Second
 )
 
 // ClockStep notices that this machine's wall clock was set: every deadline computed from it moved too. It is a manager
 // Runnable.
 type ClockStep struct {
-	// Distrust is told until when nothing new should be done.
-	Distrust func(until time.Time)
+	// OnStep is called with the time until which nothing new should be done.
+	OnStep func(until time.Time)
 	// Now and Ticks default to the machine's.
 	Now   func() (wall time.Time, monotonic time.Duration)
 	Ticks <-chan time.Time
@@ -34,7 +34,7 @@ func (c *ClockStep) Start(ctx context.Context) error {
 		now = func() (time.Time, time.Duration) { t := time.Now(); return t.Round(0), t.Sub(start) }
 	}
 	if ticks == nil {
-		ticker := time.NewTicker(clockLook)
+		ticker := time.NewTicker(clockCheckInterval)
 		defer ticker.Stop()
 		ticks = ticker.C
 	}
@@ -46,9 +46,9 @@ func (c *ClockStep) Start(ctx context.Context) error {
 		case <-ticks:
 		}
 		w, m := now()
-		if step := w.Sub(wall) - (m - mono); step.Abs() > clockStep {
-			log.FromContext(ctx).Info("The clock stepped; nothing new is done for a while", "step", step.String(), "until", w.Add(clockDistrust))
-			c.Distrust(time.Now().Add(clockDistrust))
+		if step := w.Sub(wall) - (m - mono); step.Abs() > minClockStep {
+			log.FromContext(ctx).Info("The clock stepped; nothing new is done for a while", "step", step.String(), "until", w.Add(deferAfterStep))
+			c.OnStep(time.Now().Add(deferAfterStep))
 		}
 		wall, mono = w, m
 	}

@@ -11,12 +11,12 @@ import (
 )
 
 // ErrHistoryLost: the API server has an object in an older state than it has shown before, as after a restore of etcd.
-// Everything that this process knows may be of a history that never happened, and newer than all news to come.
+// Everything that this process knows may be of a history that never happened, and newer than all events to come.
 var ErrHistoryLost = errors.New("the API server went back to an older state; all must be read anew")
 
 // Handlers turns an informer's events into calls: seen for what is new or changed, gone for what isn't there any more. An
-// object that was deleted and made anew under its name while the watch was away is gone first. lost is told of each object
-// that went back to an older state, which isn't handed on: whoever runs the informer must end the process, so that it
+// object that was deleted and made anew under its name while the watch was away is gone first. lost is called for each object
+// that went back to an older state, which isn't passed on: the informer's owner must end the process, so that it
 // starts with a clean state.
 //
 // T has metadata, as meta.Accessor finds them.
@@ -24,7 +24,7 @@ func Handlers[T any](seen, gone func(T), lost func(error)) toolscache.ResourceEv
 	return toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(object any) { seen(object.(T)) },
 		UpdateFunc: func(before, object any) {
-			switch err := succession(before, object); {
+			switch err := compareVersions(before, object); {
 			case errors.Is(err, errReplaced):
 				gone(before.(T))
 			case err != nil:
@@ -47,10 +47,10 @@ func Handlers[T any](seen, gone func(T), lost func(error)) toolscache.ResourceEv
 // errReplaced: the object was deleted, and made anew under its name.
 var errReplaced = errors.New("replaced")
 
-// succession compares two sights of one name, the later one second. A watch only ever goes forward, and so does the list
+// compareVersions compares two observations of one name, the later one second. A watch only ever goes forward, and so does the list
 // that follows a watch which broke: it asks for no less than what was seen last. Only an API server that no longer knows
 // what was seen last, and is asked for whatever it has, answers with less.
-func succession(before, after any) error {
+func compareVersions(before, after any) error {
 	was, errWas := meta.Accessor(before)
 	is, errIs := meta.Accessor(after)
 	if err := errors.Join(errWas, errIs); err != nil {

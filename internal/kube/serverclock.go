@@ -13,27 +13,27 @@ import (
 // compared with it and not with ours: nodes and API server may agree where we are off.
 type ServerClock struct {
 	Clock clock.PassiveClock
-	seen  atomic.Pointer[sighting]
+	seen  atomic.Pointer[serverTime]
 }
 
-type sighting struct{ server, local time.Time }
+type serverTime struct{ server, local time.Time }
 
-// Watch makes every request of cfg's clients tell the time.
+// Watch reads the time from the response to every request of cfg's clients.
 func (c *ServerClock) Watch(cfg *rest.Config) {
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(request *http.Request) (*http.Response, error) {
 			response, err := next.RoundTrip(request)
 			if err == nil {
-				c.note(response.Header.Get("Date"))
+				c.record(response.Header.Get("Date"))
 			}
 			return response, err
 		})
 	})
 }
 
-func (c *ServerClock) note(date string) {
+func (c *ServerClock) record(date string) {
 	if server, err := http.ParseTime(date); err == nil {
-		c.seen.Store(&sighting{server: server, local: c.Clock.Now()})
+		c.seen.Store(&serverTime{server: server, local: c.Clock.Now()})
 	}
 }
 

@@ -10,20 +10,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Watch is of one kind of objects, with who is told of each.
+// Watch is the watch of one kind of objects, with its handlers.
 type Watch struct {
 	object client.Object
 	// Handlers of the informer's events; lost as for [Handlers].
 	Handlers func(lost func(error)) toolscache.ResourceEventHandlerFuncs
 }
 
-// On watches objects like this one, which the cache has as a T: seen is told of what is new or changed, gone of what isn't there any
-// more ([Handlers]).
+// On watches objects like this one, which the cache has as a T: seen is called for new and changed ones, gone for deleted
+// ones ([Handlers]).
 func On[T any](like client.Object, seen, gone func(T)) Watch {
 	return Watch{like, func(lost func(error)) toolscache.ResourceEventHandlerFuncs { return Handlers(seen, gone, lost) }}
 }
 
-// Watches are those by which one part of the manager learns of objects.
+// Watches are the informers' watches of one part of the manager.
 type Watches struct {
 	cache cache.Cache
 	// lost takes the first object that the API server went back with.

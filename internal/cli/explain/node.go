@@ -23,10 +23,10 @@ func Node(v snapshot.NodeView) string {
 	t := &text{now: v.At.Now}
 	t.line(0, "node/%s", v.Node)
 	if v.Broken != nil {
-		t.line(1, "The record of what Autohealer did here, the annotation %s, can't be read, so nothing is done and nothing undone. To mend it, %s", v1alpha1.AnnotationOwnedTaints, v.Broken.RepairSteps())
+		t.line(1, "The record of what Autohealer did here, the annotation %s, can't be read, so nothing is done and nothing undone. To fix it, %s", v1alpha1.AnnotationOwnedTaints, v.Broken.RepairSteps())
 	}
-	if h := v.Plan.Node.Hold; h.Holds(v.At.Now, v.At.Server) {
-		t.line(1, "Left alone: %s. What was done is undone all the same.", h.Says(v.At.Now))
+	if h := v.Plan.Node.Hold; h.Active(v.At.Now, v.At.Server) {
+		t.line(1, "Left alone: %s. What was done is undone all the same.", h.Message(v.At.Now))
 	}
 	for _, s := range v.Sights {
 		t.set(v, s)

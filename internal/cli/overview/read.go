@@ -208,7 +208,7 @@ func (r Reader) deletions(ctx context.Context, o *Overview, limits limit.Limits)
 
 // addHeld adds a node that people ask to leave alone.
 func (o *Overview) addHeld(node *corev1.Node, now time.Time) {
-	if h := hold.Of(node.Annotations); h.Holds(now, time.Time{}) {
+	if h := hold.Of(node.Annotations); h.Active(now, time.Time{}) {
 		o.Held = append(o.Held, Held{Object: "node/" + node.Name, HoldUntil: h.Text, Reason: node.Annotations[v1alpha1.AnnotationHoldReason], Fault: h.Fault(now)})
 	}
 }

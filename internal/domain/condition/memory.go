@@ -114,7 +114,7 @@ func (p *taintHistory) markWithdrawn(before, after *Node, withdrawn func(types.U
 // inFuture says whether a time lies further in the future than clocks may be apart: it is forged, or our clock was set back since.
 func inFuture(t, now time.Time) bool { return t.After(now.Add(maxClockSkew)) }
 
-// formerSet is what a set that was deleted leaves to one that is made under its name within historyKept: an open breaker, and the nodes that
+// formerSet is what a deleted set passes on to one created under its name within historyRetention: an open breaker, and the nodes that
 // were deleted while they matched. Recreating a set doesn't mean that somebody checked the reporter.
 type formerSet struct {
 	opening         limit.Opening
@@ -127,7 +127,7 @@ type formerSet struct {
 func (f *Fleet) keepFormer(s *setState, now time.Time) {
 	maps.DeleteFunc(f.formerSets, func(_ string, former formerSet) bool { return !now.Before(former.until) })
 	former := formerSet{members: s.Members, deletedMatching: s.deletedMatching, until: now.Add(historyRetention)}
-	if s.breaker.Holds() {
+	if s.breaker.Blocks() {
 		former.opening, _ = s.breaker.Opening()
 	}
 	f.formerSets[s.Name] = former

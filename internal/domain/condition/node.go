@@ -16,7 +16,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/hold"
 )
 
-// Moment is when something is judged.
+// Moment is the time of a decision, by both clocks.
 type Moment struct {
 	// Now by our own clock.
 	Now time.Time

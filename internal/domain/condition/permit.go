@@ -70,7 +70,7 @@ func (p *planner) limitGate(c Claimant, want corev1.TaintEffect, first bool, m M
 }
 
 // headroomGate checks a limit. The node ranks by the longest-waiting of the sets that need it, so that one write serves
-// them all. A set that something else holds back doesn't lend the node its rank.
+// them all. A set with another hold doesn't lend the node its rank.
 func (p *planner) headroomGate(of Cap, c Claimant, m Match) Gate {
 	if p.Headroom == nil {
 		return Gate{}
@@ -112,8 +112,8 @@ var minEffect = map[Cap]int{
 
 // holdGate is closed while the node has a hold annotation. It comes first: a node that may not be tainted needs no headroom.
 func (p *planner) holdGate() Gate {
-	if h := p.Node.Hold; h.Holds(p.At.Now, p.At.Server) {
-		return Gate{Reason: HeldByAnnotation, Message: h.Says(p.At.Now), At: h.LookAgain(p.At.Now, p.At.Server)}
+	if h := p.Node.Hold; h.Active(p.At.Now, p.At.Server) {
+		return Gate{Reason: HeldByAnnotation, Message: h.Message(p.At.Now), At: h.RequeueAt(p.At.Now, p.At.Server)}
 	}
 	return Gate{}
 }

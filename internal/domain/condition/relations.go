@@ -98,7 +98,7 @@ func (f *Fleet) wouldTaint(s *setState) *nodeSet {
 	if s.Observe || s.state != lifecycle.Active || s.Effect == corev1.TaintEffectPreferNoSchedule {
 		return nodes
 	}
-	if !s.breaker.Holds() {
+	if !s.breaker.Blocks() {
 		selected := f.index.selected(s.Set)
 		nodes = f.index.matching(s.Set, selected)
 		if s.MaxNodes != nil {

@@ -145,7 +145,7 @@ func (f *Fleet) evaluateBreaker(s *setState, at Moment) {
 		return
 	}
 	matching, selected := f.matchingAtOnce(s, at.Now)
-	wave := f.policy.Limits.Breaks(matching, selected)
+	wave := f.policy.Limits.OpensBreaker(matching, selected)
 	_, open := s.breaker.Opening()
 	if wave && !open && !s.Observe { // one that only observes does nothing that could be stopped
 		s.breaker.Open(limit.Opening{ID: at.Now.UTC().Format("20060102t150405z"), OpenedAt: at.Now, Turned: matching, Targets: selected})
@@ -175,7 +175,7 @@ func (f *Fleet) countDeletedMatching(s *setState, now time.Time) (nodes int) {
 }
 
 func (s *setState) holdReason() Reason {
-	if s.breaker.Holds() {
+	if s.breaker.Blocks() {
 		return HeldByBreaker
 	}
 	return ""

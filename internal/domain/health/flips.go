@@ -63,7 +63,7 @@ func (f *Flips) Targets(generation int64, while time.Duration, count func() int,
 func (f *Flips) MayFail(target, conditionType string, doubted bool, targets int, now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.breaker.Holds() {
+	if f.breaker.Blocks() {
 		f.doubt(target, conditionType)
 		return false
 	}
@@ -107,7 +107,7 @@ func (f *Flips) Judged(target, conditionType string, v Verdict) (released bool) 
 	case v.InDoubt():
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		if f.restored && f.breaker.Holds() {
+		if f.restored && f.breaker.Blocks() {
 			f.doubt(target, conditionType)
 		}
 	case v.Status == True, v.Status == False:

@@ -79,8 +79,8 @@ func Percent(limit intstr.IntOrString) (percent int, ok bool) {
 	return n, true
 }
 
-// Breaks says whether matching of total targets are too many to be believed.
-func (l Limits) Breaks(matching, total int) bool {
+// OpensBreaker says whether matching of total targets are more than is plausible.
+func (l Limits) OpensBreaker(matching, total int) bool {
 	return matching >= l.BreakerMin && matching*100 > l.BreakerPercent*total
 }
 
@@ -94,7 +94,7 @@ func (l Limits) ScaledDownTargets(probed int) int {
 	return min(probed, count, max(1, percent*probed/100))
 }
 
-// Suspects says whether so many of the probed targets that turned unhealthy together are too many to be believed.
+// Suspects says whether more of the probed targets turned unhealthy together than is plausible.
 func (l Limits) Suspects(turned, probed int) bool {
 	percent, count := l.MaxFailingTogether.Strictest()
 	return turned >= l.SuspectMin && (turned*100 > percent*probed || turned > count)

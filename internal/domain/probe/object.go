@@ -161,8 +161,8 @@ func (in *Scaling) verdict(i int, raised map[Ref]int32) Verdict {
 // down says what an object needs to be scaled down, if people don't ask to leave it alone.
 func (in *Scaling) down(i int) Verdict {
 	s := in.downUnheld(i)
-	if h := in.Objects[i].Hold; (s.Step == Take || s.Step == Lower) && h.Holds(in.Now, in.Server) {
-		return alone(HeldByAnnotation, "%s", h.Says(in.Now))
+	if h := in.Objects[i].Hold; (s.Step == Take || s.Step == Lower) && h.Active(in.Now, in.Server) {
+		return alone(HeldByAnnotation, "%s", h.Message(in.Now))
 	}
 	return s
 }

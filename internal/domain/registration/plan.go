@@ -28,8 +28,8 @@ type Decider struct {
 
 // On is the decider as it is on a target, which people may hold.
 func (d Decider) On(target *unstructured.Unstructured, now time.Time) Decider {
-	if kept := hold.Of(target.GetAnnotations()); d.State == lifecycle.Active && kept.Holds(now, time.Time{}) {
-		d.State, d.Held, d.Why = lifecycle.Paused, true, kept.Says(now)
+	if kept := hold.Of(target.GetAnnotations()); d.State == lifecycle.Active && kept.Active(now, time.Time{}) {
+		d.State, d.Held, d.Why = lifecycle.Paused, true, kept.Message(now)
 	}
 	return d
 }

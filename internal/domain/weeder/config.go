@@ -82,7 +82,7 @@ func accountOf(spec *v1alpha1.WeederConfigSpec) string {
 	return cmp.Or(spec.ServiceAccountName, defaultAccount)
 }
 
-// WithStatus is the same config with another status, which it shares: most news of a config tell of its status only, and
+// WithStatus is the same config with another status, which it shares: most updates of a config change its status only, and
 // compiling its selectors takes a hundred times longer.
 func (c *Config) WithStatus(st v1alpha1.WeederConfigStatus) *Config {
 	with := *c

@@ -39,7 +39,7 @@ func scopeOf(c *Config) string {
 	return c.Namespace
 }
 
-// ObserveConfig takes in a config and what it may do now, and gives the pods to decide on. A Service that it names anew is
+// ObserveConfig takes in a config and what it may do now, and gives the pods to decide on. A Service that it newly names is
 // seen for the first time.
 func (s *State) ObserveConfig(c *Config, state lifecycle.State, at Moment) (due []types.NamespacedName) {
 	s.mu.Lock()

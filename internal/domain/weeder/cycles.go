@@ -29,7 +29,7 @@ type actors struct {
 // acting are those of the stored configs that may act.
 func (s *State) acting() *actors { return &actors{State: s, counts: (*configState).mayAct} }
 
-// backsWatched says whether the pod stands behind a Service that one of them watches.
+// backsWatched says whether the pod is an endpoint of a Service that one of them watches.
 func (a *actors) backsWatched(p *podState) bool {
 	serves := func(cs *configState) bool {
 		for name := range cs.Services {
@@ -58,11 +58,11 @@ func (a *actors) dependsOn(service types.NamespacedName) []string {
 			}
 		}
 	}
-	return sets.List(on.Delete(service.Name)) // its own pods are told of apart from cycles
+	return sets.List(on.Delete(service.Name)) // its own pods are reported apart from cycles
 }
 
 // cycle is a way on which a Service's recovery comes back to it by the deletion of the pod for it: from a Service behind which
-// the pod stands, over pods that these configs would delete, to the Service itself; "" when there is none. It is asked for each
+// the pod is, over pods that these configs would delete, to the Service itself; "" when there is none. It is computed for each
 // deletion: the rules look at what there is when a config is written, and pods, Services and other configs come later.
 func (a *actors) cycle(p *podState, service string) string {
 	if !a.backsWatched(p) { // hardly any dependent does

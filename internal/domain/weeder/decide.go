@@ -69,7 +69,7 @@ func (s *State) input(p *podState, at Moment) Input {
 	}
 }
 
-// openings are the open windows that a pod stands in, the oldest config first.
+// openings are the open windows that select a pod, the oldest config first.
 func (s *State) openings(p *podState, at Moment) (openings []Opening) {
 	var windows []*window
 	for _, w := range s.windows[p.Namespace] {
@@ -127,7 +127,7 @@ func (s *State) reserve(p *podState, d *Deletion, at Moment) {
 	s.markDirty(cs)
 }
 
-// Revalidate says what has come to stand before a deletion since it was decided, "" when nothing has. It is to be asked last
+// Revalidate says what has come to block a deletion since it was decided, "" when nothing has. It is to be called last
 // before the request is sent: in a storm that is a while later.
 func (s *State) Revalidate(plan Plan, at Moment) string {
 	s.mu.Lock()
@@ -163,18 +163,18 @@ func (s *State) Confirm(uid types.UID, at Moment) {
 	}
 }
 
-// Failed says that the deletion of the pod with this UID surely didn't happen, and gives the pods that may have room now.
-// After an uncertain failure nothing is said: the next Decide asks for a live read.
+// Failed records that the deletion of the pod with this UID surely didn't happen, and returns the pods that may have headroom
+// now. It isn't called after an uncertain failure: the next Decide asks for a live read.
 func (s *State) Failed(uid types.UID) (due []types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.rollback(uid)
 }
 
-// maxRequeued bounds how many pods one freed place wakes where no more are free.
+// maxRequeued bounds how many pods one freed slot requeues where no more are free.
 const maxRequeued = 16
 
-// rollback takes back all that a deletion took, and lets the pod be decided on anew.
+// rollback releases all that a deletion reserved, and lets the pod be decided on again.
 func (s *State) rollback(uid types.UID) (due []types.NamespacedName) {
 	d := s.sent[uid]
 	if d == nil {
@@ -189,12 +189,12 @@ func (s *State) rollback(uid types.UID) (due []types.NamespacedName) {
 	}
 	d.window.Deleted--
 	spent := func(h Hold) bool { return h.Reason == HeldByBudget && d.window.holds(h) }
-	for p := range d.of.held { // also where others got room before: whoever wasn't woken then wouldn't look again
+	for p := range d.of.held { // also where others got headroom before: those that weren't requeued then wouldn't be decided on again
 		if p.Namespace == d.window.Namespace && slices.ContainsFunc(p.holds, spent) {
 			due = append(due, p.Key())
 		}
 	}
-	requeued := max(maxRequeued, d.of.MaxDeletions-d.window.Deleted) // those who were woken for other places may not have taken them yet
+	requeued := max(maxRequeued, d.of.MaxDeletions-d.window.Deleted) // those that were requeued for other slots may not have taken them yet
 	return append(sortedKeys(due)[:min(len(due), requeued)], s.queue.first(maxRequeued)...)
 }
 

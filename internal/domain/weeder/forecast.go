@@ -43,7 +43,7 @@ type Forecast struct {
 	CrashLoopingPods     int
 	CrashLoopingPodNames []string
 	// WouldDelete of these would be deleted at once: their Service recovered less than a watchDuration ago and has been Ready since, and nothing but
-	// the cluster-wide limit stands before it.
+	// the cluster-wide limit blocks it.
 	WouldDelete         int
 	WouldDeletePodNames []string
 	// Limit is how many pods may be deleted in a minute, over all configs.
@@ -80,19 +80,19 @@ type Forecast struct {
 	Cycles     int
 	CyclePaths []string
 
-	// Items tell people the same of each Service and pod. Reviews don't ask for them.
+	// Items are the same by Service and pod, for people. Reviews leave them out.
 	Items Items
 }
 
-// Forecast tells what a WeederConfig would do if it were in force now, in place of a stored one of its name. Of a spec that
-// can't be read it tells nothing; why, its terms say.
+// Forecast is what a WeederConfig would do if it were in force now, in place of a stored one of its name. It is empty for a
+// spec that can't be read; Terms.Unreadable says why.
 func (s *State) Forecast(wc *v1alpha1.WeederConfig, limits limit.Limits, at Moment) Forecast {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.forecast(wc, limits, at, nil)
 }
 
-// ForecastItems tells it with items, of a config in that state.
+// ForecastItems is the forecast with items, for a config in that state.
 func (s *State) ForecastItems(wc *v1alpha1.WeederConfig, state lifecycle.State, limits limit.Limits, at Moment) Forecast {
 	s.mu.Lock() // the log forgets what is too old to count
 	defer s.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
 
-// Claim takes over what other processes did, from all configs as they were just read live: a watch may not have told of it in time. From
+// Claim takes over what other processes did, from all configs as they were just read live: a watch may be late. From
 // now on only this process acts; before, Decide holds everything back. Nothing is claimed while configs aren't known for which something was
 // done: those it gives.
 func (s *State) Claim(configs []v1alpha1.WeederConfig, at Moment) (unknown []types.NamespacedName) {
@@ -77,7 +77,7 @@ func (w *Window) ListedIn(st *v1alpha1.WeederConfigStatus) bool {
 // were found: this process writes its own before it knows of all Services when they turned Ready.
 type inheritedWindows struct {
 	byService map[types.NamespacedName]Window
-	// least is what a window counts for that opened before then and that the status had no room for.
+	// least is what a window counts for that opened before then and that the status doesn't list.
 	least int
 	until time.Time
 }
@@ -99,7 +99,7 @@ func (i *inheritedWindows) take(st *v1alpha1.WeederConfigStatus, at Moment) {
 }
 
 // charge charges a window with what another process deleted in it. One that is the first that was seen of its Service may be another than
-// that which was left: nobody can tell, and that counts either way. Of one that the status had no room for no more counts than of any that it lists.
+// that which was left: that is unknown, and it counts either way. A window that the status doesn't list counts as much as the least of those that it lists.
 func (i *inheritedWindows) charge(w *window) {
 	was, listed := i.byService[w.key()]
 	switch {
@@ -110,9 +110,9 @@ func (i *inheritedWindows) charge(w *window) {
 	}
 }
 
-// since is when the window of a Service that is Ready at first sight opened. One that was left goes on as it was, unless the
+// since is when the window of a Service that is Ready when first observed opened. An inherited one continues unchanged, unless the
 // Service's pods turned Ready later than that: then it recovered once more while nobody looked, or other pods took the place
-// of those that had turned it Ready. Nobody can tell, and what the former window spent counts either way.
+// of those that had turned it Ready. That is unknown, and what the former window spent counts either way.
 func (i *inheritedWindows) since(key types.NamespacedName, opened, trigger time.Time) time.Time {
 	w, left := i.byService[key]
 	if !left || opened.IsZero() || trigger.After(w.Ends) || opened.After(w.Opened) && !sameRecovery(opened, w.Opened) {
@@ -131,7 +131,7 @@ func (s *State) pendingInherited(cs *configState, now time.Time) (windows []Wind
 	return windows
 }
 
-// inheritDeletions takes over the deletions of a status. Those that it lists count for their workloads, those that it has no room for, as
+// inheritDeletions takes over the deletions of a status. Those that it lists count for their workloads, those that it doesn't list, as
 // one, for every dependent, and for the minute as many as it says, all at the time of the latest.
 func (s *State) inheritDeletions(cs *configState, at Moment) {
 	for _, d := range slices.Backward(cs.stored.RecentDeletions) {
@@ -170,7 +170,7 @@ func (s *State) inheritDeletions(cs *configState, at Moment) {
 // greatestLimit is the most that maxPodDeletionsPerMinute can be. The limit in force may not be known yet.
 const greatestLimit = 10_000
 
-// past tells what counts against one more deletion of the pod: those that it comes after. Of other processes' it may come after any that
+// past gives the deletions that count against one more of the pod: those that it comes after. Of other processes' it may come after any that
 // isn't known to be later. A pod that ran well at first replaces nothing any more: what fails now isn't what failed then.
 func (s *State) past(p *podState, at Moment) (past Past) {
 	switch {

@@ -68,7 +68,7 @@ func (f *forecaster) service(key types.NamespacedName) (*ServiceForecast, *Windo
 	if s.Ready {
 		if since, age, known := f.known.recovery(f.config, key, f.at); known {
 			s.ReadySince = &since
-			if age > -f.config.WatchDuration { // else that clock tells nothing
+			if age > -f.config.WatchDuration { // else that clock can't be trusted
 				window.Trigger, window.Opened = since, f.at.Now.Add(-max(0, age))
 			}
 		}
@@ -84,8 +84,8 @@ func (f *forecaster) service(key types.NamespacedName) (*ServiceForecast, *Windo
 	return s, &window
 }
 
-// storedWindow is the latest window that the config of this name has for a Service, or that its status tells of; nil when
-// there is none. One that its manager saw open may have been open for longer than its pods' readiness tells.
+// storedWindow is the latest window that the config of this name has for a Service, or that its status lists; nil when
+// there is none. One that its manager saw open may have been open for longer than its pods' readiness shows.
 func (f *forecaster) storedWindow(key types.NamespacedName) *Window {
 	if f.stored == nil {
 		return nil
@@ -99,7 +99,7 @@ func (f *forecaster) storedWindow(key types.NamespacedName) *Window {
 	return nil
 }
 
-// items tells of a namespace's Services: first of the open windows together, as pods stand in all of theirs, then of each
+// items forecasts a namespace's Services: first the open windows together, since a pod may be selected by several, then each
 // other Service as if it alone recovered.
 func (f *forecaster) items(namespace string, looping []*podState, services map[string]*ServiceForecast, open map[string]*Window) {
 	now := f.simulate(looping, open, f.planned, services)
@@ -145,7 +145,7 @@ func (c *Config) forecasts(plan Plan) iter.Seq2[string, PodForecast] {
 	}
 }
 
-// PlanAll are the plans of all pods that stand in open windows, one after the other as the manager decides on them, so that
+// PlanAll plans all pods that open windows select, one after the other as the manager decides on them, so that
 // each place in a budget or under a limit goes to whom it is given. What is planned is reserved: it is for a state that nobody
 // acts by.
 func (s *State) PlanAll(at Moment) map[types.NamespacedName]Plan {

@@ -17,7 +17,7 @@ type label struct{ key, value string }
 const anyValue = "*"
 
 // requiredLabels are the labels by which one finds what a selector selects: a pod must have one of each list. Keys whatever their value
-// stand there only where no value is asked for, and there is no list for what only excludes.
+// are listed only where no value is required, and there is no list for what only excludes.
 func requiredLabels(s labels.Selector) (all [][]label) {
 	requirements, _ := s.Requirements()
 	var keys [][]label
@@ -87,7 +87,7 @@ func (s *State) unindexPod(p *podState) {
 	}
 }
 
-// updatePod files a pod anew where news of it changed what it is filed by.
+// updatePod replaces what is known of a pod, and indexes it again where the indexed fields changed.
 func (s *State) updatePod(p *podState, news *Pod) {
 	if p.Controller == news.Controller && maps.Equal(p.Labels, news.Labels) {
 		p.Pod = news

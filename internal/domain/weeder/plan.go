@@ -10,7 +10,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 )
 
-// Moment is when something is judged.
+// Moment is the time of a decision, by both clocks.
 type Moment struct {
 	// Now by our own clock.
 	Now time.Time
@@ -35,7 +35,7 @@ func (m Moment) ours(stored time.Time) time.Time { return stored.Add(m.aheadBy()
 // stored is the reverse of ours.
 func (m Moment) stored(ours time.Time) time.Time { return ours.Add(-m.aheadBy()) }
 
-// latest is when at the latest, by our clock, that was of which a status tells: its times are cut to seconds, and what they count for
+// latest is the latest moment, by our clock, that a status's time may mean: its times are cut to seconds, and what they count for
 // must not end early.
 func (m Moment) latest(stored time.Time) time.Time {
 	return earlier(m.Now, m.ours(stored).Add(time.Second))
@@ -105,14 +105,14 @@ type Plan struct {
 	RequeueAt time.Time
 }
 
-// Opening is an open window that a pod stands in.
+// Opening is an open window that selects a pod.
 type Opening struct {
 	Config *Config
 	State  lifecycle.State
 	Window Window
 	// Backing: the pod is one of the recovered Service's own.
 	Backing bool
-	// Cycle is the way on which the recovery of a Service behind which the pod stands would come back to this one; "" when
+	// Cycle is the path on which the recovery of a Service that the pod backs would come back to this one; "" when
 	// there is none.
 	Cycle string
 }
@@ -127,7 +127,7 @@ type Window struct {
 	Deleted int
 	// LastDeletion is when the latest of them was; zero when there is none.
 	LastDeletion time.Time
-	// ClockAhead is by how much our clock, which these times are by, was ahead of the API server's when this process heard of it.
+	// ClockAhead is by how much our clock, which these times are by, was ahead of the API server's when this process observed it.
 	ClockAhead time.Duration
 }
 
@@ -184,8 +184,8 @@ func PlanPod(in Input) Plan {
 	return plan
 }
 
-// requeueAt is when the hold may have ended without any event of the pod's; zero when only such an event ends it. What stands
-// behind a Service, and who waits for whom, changes by news of Services and of other configs.
+// requeueAt is when the hold may have ended without any event of the pod's; zero when only such an event ends it. Which pods
+// back a Service, and which Services depend on each other, changes by events of Services and of other configs.
 func (h Hold) requeueAt(now time.Time) time.Time {
 	if h.Reason == HeldByBacking || h.Reason == HeldByCycle {
 		return now.Add(doubtRequeueAfter)
@@ -193,7 +193,7 @@ func (h Hold) requeueAt(now time.Time) time.Time {
 	return h.At
 }
 
-// firstHold is the first of these things that stands before the deletion; without a reason none does.
+// firstHold is the first of these checks that blocks the deletion; without a reason none does.
 func (in *Input) firstHold(o Opening, checks ...func(Opening) Hold) Hold {
 	for _, check := range checks {
 		if h := check(o); h.Reason != "" {
@@ -225,8 +225,8 @@ func (in *Input) holdAnnotated(Opening) Hold {
 		*hold.Hold
 		of string
 	}{{in.Pod.Hold, "the pod"}, {in.OwnerHold, in.Pod.Workload().String()}} {
-		if h.Holds(in.At.Now, in.At.Server) {
-			return Hold{Reason: HeldByAnnotation, Message: "on " + h.of + " " + h.Says(in.At.Now), At: h.LookAgain(in.At.Now, in.At.Server)}
+		if h.Active(in.At.Now, in.At.Server) {
+			return Hold{Reason: HeldByAnnotation, Message: "on " + h.of + " " + h.Message(in.At.Now), At: h.RequeueAt(in.At.Now, in.At.Server)}
 		}
 	}
 	return Hold{}

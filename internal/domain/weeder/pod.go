@@ -72,7 +72,7 @@ func ReadPod(pod *corev1.Pod) *Pod {
 	return p
 }
 
-// firstRun is how long the containers that were restarted ran before, the shortest of them. A status tells of the last run
+// firstRun is how long the containers that were restarted ran before, the shortest of them. A status has the last run
 // only, so that it is known until the second restart.
 func firstRun(containers []corev1.ContainerStatus) (restarted bool, shortest time.Duration) {
 	for i := range containers {

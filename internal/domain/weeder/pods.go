@@ -23,8 +23,8 @@ type podState struct {
 	holds []Hold
 }
 
-// ObservePod takes in a pod as the API server has it and gives the pods to decide on, mostly none or this one. Older news
-// than what is known is ignored.
+// ObservePod takes in a pod as the API server has it and gives the pods to decide on, mostly none or this one. A version
+// older than the known one is ignored.
 func (s *State) ObservePod(pod *Pod, at Moment) (due []types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +93,7 @@ func (s *State) updateCrashing(p *podState) {
 	}
 }
 
-// clearHolds ends a pod's waiting: it was deleted, recovered, or is gone.
+// clearHolds removes a pod from the queue: it was deleted, recovered, or is gone.
 func (s *State) clearHolds(p *podState) {
 	s.queue.remove(p)
 	s.setHolds(p, nil)
@@ -152,7 +152,7 @@ type workloadHold struct {
 }
 
 // ObserveHold takes in the hold that a workload's annotation asks for, nil for none, in the state with this resource version,
-// and gives the pods to decide on. Older news than what is known is ignored.
+// and gives the pods to decide on. A version older than the known one is ignored.
 func (s *State) ObserveHold(w Workload, h *hold.Hold, version string, at Moment) (due []types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -104,7 +104,7 @@ func (s *service) backs(p *Pod) bool {
 	return s.declared != nil && s.declared.selector != nil && s.declared.selector.Matches(labels.Set(p.Labels))
 }
 
-// readySince is when the Service became Ready as its ready pods' kubelets tell: when the first of them did, or, where all
+// readySince is when the Service became Ready as its ready pods' kubelets report: when the first of them did, or, where all
 // must be ready, the last. Pods are those of its namespace; missing says that one of them isn't known to be ready.
 func (s *service) readySince(all bool, pods map[string]*podState) (since time.Time, missing bool) {
 	for name, e := range s.backing {
@@ -123,7 +123,7 @@ func (s *service) readySince(all bool, pods map[string]*podState) (since time.Ti
 }
 
 // latestReady is the latest Ready transition of its ready pods, as it was when each was seen ready in a slice first: a transition
-// that is told later may come before the news that the pod was notReady.
+// that is observed later may precede the event that the pod was notReady.
 func (s *service) latestReady(pods map[string]*podState) (latest time.Time) {
 	for name, e := range s.backing {
 		if p := pods[name]; e.ready && s.readyAt[name].IsZero() && p != nil && p.Ready {

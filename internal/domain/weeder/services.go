@@ -21,8 +21,8 @@ type sliceState struct {
 // deletedSlicesKept is for how long a slice that is gone is remembered: what was read before that may still be on its way.
 const deletedSlicesKept = time.Minute
 
-// ObserveSlice takes in an EndpointSlice and gives the pods to decide on: those that crash-loop where a window opens. Older
-// news than what is known is ignored: slices are read live as well.
+// ObserveSlice takes in an EndpointSlice and gives the pods to decide on: those that crash-loop where a window opens. A
+// version older than the known one is ignored: slices are read live as well.
 func (s *State) ObserveSlice(slice *discoveryv1.EndpointSlice, at Moment) (due []types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,15 +99,15 @@ func (s *State) discardService(key types.NamespacedName) {
 	}
 }
 
-// markWatchersDirty lets the status of who watches a Service tell anew how many there are.
+// markWatchersDirty marks the configs that watch a Service dirty: their status counts how many exist.
 func (s *State) markWatchersDirty(key types.NamespacedName) {
 	for cs := range s.watching(key) {
 		s.markDirty(cs)
 	}
 }
 
-// ObserveService takes in a Service: whose pods are its own, and what forecasts tell of it. Older news than what is known is
-// ignored.
+// ObserveService records a Service: which pods are its own, and what forecasts need of it. A version older than the known one
+// is ignored.
 func (s *State) ObserveService(svc *corev1.Service) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,8 +140,8 @@ type namespace struct {
 	version string
 }
 
-// ObserveNamespace takes in a namespace's labels, by which configs choose it, and gives the pods to decide on. Older news
-// than what is known is ignored.
+// ObserveNamespace takes in a namespace's labels, by which configs choose it, and gives the pods to decide on. A version
+// older than the known one is ignored.
 func (s *State) ObserveNamespace(ns *corev1.Namespace, at Moment) (due []types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,7 +180,7 @@ func (s *State) ForgetNamespace(name string, uid types.UID) {
 	}
 }
 
-// Backs says whether a pod with such labels stands behind a Service.
+// Backs says whether a pod with such labels backs a Service.
 func (s *State) Backs(key types.NamespacedName, pods labels.Selector) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -30,19 +30,19 @@ type State struct {
 	// pods by namespace and name; crashing has those that crash-loop, labelled all by namespace and label.
 	pods, crashing byNamespace[string, *podState]
 	labelled       map[string]labelled
-	// sent are deletions of ours whose outcome wasn't told yet, by the pod's UID. The pod may be gone.
+	// sent are deletions of ours whose outcome isn't known yet, by the pod's UID. The pod may be gone.
 	sent map[types.UID]*sent
 
 	services      map[types.NamespacedName]*service
 	slices        map[types.NamespacedName]sliceState
-	deletedSlices map[types.UID]time.Time // with when we heard of it
+	deletedSlices map[types.UID]time.Time // with when that was observed
 	namespaces    map[string]namespace
 	workloadHolds map[Workload]workloadHold
 
 	configs map[types.UID]*configState
 	// scopes are the configs by the namespace that they hold in.
 	scopes map[string]scope
-	// named are the configs by name: of two, one of which is gone, the one that was told of last.
+	// named are the configs by name: of two, one of which is gone, the one that was observed last.
 	named map[types.NamespacedName]*configState
 
 	windows byNamespace[watchKey, *window] // the open ones
@@ -138,21 +138,21 @@ func (s *State) Due(at Moment) (due []types.NamespacedName) {
 	return sortedKeys(due)
 }
 
-// Opened tells of a window that opened.
+// Opened describes a window that opened.
 type Opened struct {
 	Config types.UID
 	Key    types.NamespacedName // of the config
 	Window
-	// FirstObservation: the Service was Ready already when it was seen first, so that this recovery may have been told before.
+	// FirstObservation: the Service was Ready already when first observed, so that this recovery may have been reported before.
 	FirstObservation bool
 	// Acts: the config may delete pods for it, and isn't only observing.
 	Acts bool
 }
 
-// maxOpened bounds what waits to be told where nobody asks.
+// maxOpened bounds how many windows are kept to be reported.
 const maxOpened = 1000
 
-// DrainOpened gives the windows that opened since it was last asked, for Events.
+// DrainOpened returns the windows that opened since the last call, for Events.
 func (s *State) DrainOpened() []Opened {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,7 +161,7 @@ func (s *State) DrainOpened() []Opened {
 	return opened
 }
 
-// DrainDirty gives the configs whose status may have changed since it was last asked.
+// DrainDirty returns the configs whose status may have changed since the last call.
 func (s *State) DrainDirty() []types.NamespacedName {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -142,7 +142,7 @@ type totals struct {
 	last Window
 	// lastMinute are another process's of the minute up to its latest, all taken to be as late as that one.
 	lastMinute records
-	// unlisted stands for all those of the last hour that a status had no room for: Server is the first of them, At the last, and Before
+	// unlisted represents all those of the last hour that a status doesn't list: Server is the first of them, At the last, and Before
 	// of the one with the most. Nil for none.
 	unlisted *Record
 }
@@ -178,7 +178,7 @@ func (t *totals) recent() (recent []v1alpha1.PodDeletion) {
 	return recent
 }
 
-// spent says in numbers what recent has no room for; nil when no deletion is known.
+// spent counts what recent doesn't list; nil when no deletion is known.
 func (t *totals) spent(at Moment) *v1alpha1.SpentBudgets {
 	if len(t.log) == 0 {
 		return nil

@@ -24,7 +24,7 @@ type lastReadiness struct {
 type pendingRecovery struct {
 	// seen is when it was seen Ready, by our clock.
 	seen time.Time
-	// was is how it was seen before; the zero value at first sight.
+	// was is how it was seen before; the zero value when first observed.
 	was lastReadiness
 }
 
@@ -44,7 +44,7 @@ func (s *State) evaluateNamespace(cs *configState, namespace string, at Moment) 
 }
 
 // evaluate compares a Service with how the config saw it last. Only the turn to Ready opens a window; a Service that is Ready
-// at first sight, or without EndpointSlices until now, opens one only when it turned Ready lately.
+// when first observed, or without EndpointSlices until now, opens one only when it turned Ready lately.
 func (s *State) evaluate(cs *configState, key types.NamespacedName, at Moment) (due []types.NamespacedName) {
 	svc, was := s.services[key], cs.seen[key]
 	if !s.synced || svc == nil || len(svc.slices) == 0 { // not there yet
@@ -83,8 +83,8 @@ func (s *State) forgetReadiness(cs *configState, key types.NamespacedName) {
 	delete(s.pending, watchKey{cs.UID, key})
 }
 
-// resolve opens a window for a Service that turned Ready less than a watchDuration ago, as its pods' kubelets tell: news of it
-// may be late. The window begins then, too. While a pod isn't known that could tell otherwise, it waits.
+// resolve opens a window for a Service that turned Ready less than a watchDuration ago, as its pods' kubelets report: the event
+// may be late. The window begins then, too. While a pod isn't known that could show another time, it waits.
 func (s *State) resolve(cs *configState, key types.NamespacedName, at Moment) (due []types.NamespacedName) {
 	watch := watchKey{cs.UID, key}
 	pending, waits := s.pending[watch]
@@ -102,18 +102,18 @@ func (s *State) resolve(cs *configState, key types.NamespacedName, at Moment) (d
 		opened = cs.inherited.since(key, opened, trigger)
 	}
 	if !at.Now.Before(opened.Add(cs.WatchDuration)) {
-		s.markDirty(cs) // the status may tell of one that is left
+		s.markDirty(cs) // the status may list an inherited one
 		return nil
 	}
 	return s.selectedPods(s.open(cs, key, opened, trigger, firstObservation, at), at)
 }
 
-// turnedReady is when a Ready Service turned so: by our clock, and as its pods tell. A node's clock may be ahead: it was no
+// turnedReady is when a Ready Service turned so: by our clock, and as its pods report. A node's clock may be ahead: it was no
 // later than we saw it.
 func (s *State) turnedReady(cs *configState, key types.NamespacedName, pending pendingRecovery, at Moment) (opened, since time.Time, known bool) {
 	if pending.was.notReadySince.IsZero() {
 		since, age, known := s.recovery(cs, key, at)
-		if known && age <= -cs.WatchDuration { // that clock tells nothing
+		if known && age <= -cs.WatchDuration { // that clock can't be trusted
 			return time.Time{}, since, true
 		}
 		return earlier(pending.seen, at.Now.Add(-age)), since, known
@@ -152,7 +152,7 @@ func (s *State) recovery(cs *configState, key types.NamespacedName, at Moment) (
 	return since, age, true
 }
 
-// resolvePending looks again at the Services behind which the pod stands.
+// resolvePending resolves the pending recoveries of the Services that the pod backs.
 func (s *State) resolvePending(p *podState, at Moment) (due []types.NamespacedName) {
 	for watch := range s.pending {
 		if watch.service.Namespace == p.Namespace && s.isEndpoint(p, watch.service.Name) {
@@ -182,7 +182,7 @@ func (w *window) key() types.NamespacedName {
 	return types.NamespacedName{Namespace: w.Namespace, Name: w.Service}
 }
 
-// selects says whether the window would have the pod deleted, whatever stands before that.
+// selects says whether the pod is to be deleted in the window, whatever blocks that.
 func (w *window) selects(p *podState, now time.Time) bool {
 	return w.open(now) && p.actionable() && p.Loop(w.of.IncludeInit).Container != "" && w.of.Selects(w.Service, p.Pod)
 }
@@ -217,7 +217,7 @@ func (s *State) windowsOf(cs *configState) iter.Seq[*window] {
 	}
 }
 
-// open opens a window, or begins it anew.
+// open opens a window, or restarts it.
 func (s *State) open(cs *configState, key types.NamespacedName, opened, trigger time.Time, firstObservation bool, at Moment) *window {
 	w := &window{of: cs, firstObservation: firstObservation, counted: map[countKey]struct{}{}, Window: Window{
 		Namespace: key.Namespace, Service: key.Name, Opened: opened, Ends: opened.Add(cs.WatchDuration), Trigger: trigger, ClockAhead: at.aheadBy(),
@@ -225,7 +225,7 @@ func (s *State) open(cs *configState, key types.NamespacedName, opened, trigger 
 	cs.inherited.charge(w)
 	s.windows.put(key.Namespace, watchKey{cs.UID, key}, w)
 	s.opened = append(s.opened[max(0, len(s.opened)-maxOpened+1):], Opened{Config: cs.UID, Key: cs.Key(), Window: w.Window, FirstObservation: firstObservation, Acts: cs.state == lifecycle.Active && !cs.Observe})
-	if !w.Stored(opened).Add(uncertainCreation).Before(cs.last.Stored(cs.last.Opened)) { // of those that can't be told apart, it is the one that opened last
+	if !w.Stored(opened).Add(uncertainCreation).Before(cs.last.Stored(cs.last.Opened)) { // of those that can't be ordered, it is the one that opened last
 		cs.last = w.Window
 	}
 	s.markDirty(cs)
@@ -286,7 +286,7 @@ func (s *State) Expire(at Moment) (next time.Time) {
 		s.markDirty(cs)
 	}
 	for uid, d := range s.sent {
-		if at.Now.Sub(d.record.At) >= retention && s.pods[d.pod.Namespace][d.pod.Name] != d.pod { // nobody will tell any more
+		if at.Now.Sub(d.record.At) >= retention && s.pods[d.pod.Namespace][d.pod.Name] != d.pod { // its outcome will stay unknown
 			delete(s.sent, uid)
 		}
 	}
