@@ -211,7 +211,7 @@ func (r *Reporter) reportChange(target *unstructured.Unstructured, deciders []ac
 	}
 	reason, note := describeChange(step)
 	for _, d := range deciders {
-		r.acts.Tell(now, refOf(target), registrationRef(d), reason, verb(step), note)
+		r.acts.Emit(now, refOf(target), registrationRef(d), reason, verb(step), note)
 	}
 	if len(deciders) == 0 {
 		r.Events.Eventf(refOf(target), nil, corev1.EventTypeNormal, reason, verb(step), "%s", note)

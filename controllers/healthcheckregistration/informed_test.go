@@ -178,7 +178,7 @@ func TestTargetsThatCantBeReadAreAskedForLater(t *testing.T) {
 func TestWhatAnEditConcernsIsLookedAtInItsTurn(t *testing.T) {
 	l := leads(t)
 	byTime := reconcile.Request{NamespacedName: nameOf(targetNamed("quiet"))}
-	l.targets.AddWithOpts(priorityqueue.AddOpts{Priority: new(kube.Behind)}, byTime)
+	l.targets.AddWithOpts(priorityqueue.AddOpts{Priority: new(kube.LowPriority)}, byTime)
 	l.enqueueAll(t.Context())
 	l.targetChanged(targetNamed("changed"))
 	n, first := l.asked()

@@ -197,7 +197,7 @@ func (l *evaluation) reconcile(ctx context.Context) (reconcile.Result, error) {
 	case len(is.refused) > 0 && !is.hasUnrefused(plan): // nothing else is due
 		result.RequeueAfter = 0
 	case plan.RequeueAt.IsZero() && !plan.notSynced: // nothing but time asks for it
-		result.Priority = new(kube.Behind)
+		result.Priority = new(kube.LowPriority)
 	}
 	return result, errors.Join(is.refused...)
 }
@@ -233,7 +233,7 @@ func (l *evaluation) requeueAfter(p plan) time.Duration {
 	}
 	now := l.r.Observer.Facts.Clock.Now()
 	period = retry.RequeueAfter(period, p.RequeueAt, now)
-	if at := hold.Of(l.object.GetAnnotations()).LookAgain(now, time.Time{}); !at.IsZero() {
+	if at := hold.Of(l.object.GetAnnotations()).RequeueAt(now, time.Time{}); !at.IsZero() {
 		period = min(period, at.Sub(now)+kube.PastDeadline)
 	}
 	return period

@@ -52,7 +52,7 @@ func (r *Reporter) reportAct(t *probe.Target, act probe.Act, err error, now time
 		}
 	}
 	if reason != "" {
-		r.acts.Tell(now, dependentRef(t.Namespace, act), configRef(c), reason, verb, note)
+		r.acts.Emit(now, dependentRef(t.Namespace, act), configRef(c), reason, verb, note)
 	}
 }
 
@@ -65,7 +65,7 @@ func (r *Reporter) reportScaledByOthers(t *probe.Target, before, now []probe.Fin
 		}
 		note := fmt.Sprintf("ProbeConfig %s leaves %s %s/%s up while its nodes are cut off: %s. Have whoever applies it leave its replicas alone.",
 			t.Config.Key(), f.Kind, t.Namespace, f.Name, f.Message)
-		r.acts.Tell(at, dependentRef(t.Namespace, probe.Act{Ref: f.Ref}), configRef(t.Config), v1alpha1.ReasonScaledByOthers, "Leave", note)
+		r.acts.Emit(at, dependentRef(t.Namespace, probe.Act{Ref: f.Ref}), configRef(t.Config), v1alpha1.ReasonScaledByOthers, "Leave", note)
 	}
 }
 
@@ -76,7 +76,7 @@ func (r *Reporter) reportUnrestored(t *probe.Target, now time.Time) {
 	for _, f := range t.Unrestored {
 		note := fmt.Sprintf("ProbeConfig %s leaves %s %s/%s as it is: %s. The annotation %s says how many replicas it had.",
 			c.Key(), f.Kind, t.Namespace, f.Name, f.Message, v1alpha1.AnnotationOriginalReplicas)
-		r.acts.Tell(now, dependentRef(t.Namespace, probe.Act{Ref: f.Ref}), configRef(c), v1alpha1.ReasonNotRestored, "Leave", note)
+		r.acts.Emit(now, dependentRef(t.Namespace, probe.Act{Ref: f.Ref}), configRef(c), v1alpha1.ReasonNotRestored, "Leave", note)
 	}
 }
 

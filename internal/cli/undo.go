@@ -69,8 +69,8 @@ func (o *undoOptions) validate(args []string) error {
 		return errors.New("--all: name objects or give --all, not both")
 	case !o.all && len(args) == 0:
 		return errors.New("name what to undo, such as node/worker-7, or give --all")
-	case o.hold < 0 || o.hold > hold.Longest:
-		return fmt.Errorf("--hold=%s: must be between 0s and %s", o.hold, hold.Longest)
+	case o.hold < 0 || o.hold > hold.MaxDuration:
+		return fmt.Errorf("--hold=%s: must be between 0s and %s", o.hold, hold.MaxDuration)
 	case o.reason != "" && o.hold == 0:
 		return errors.New("--reason is why objects are held; give --hold, too")
 	}

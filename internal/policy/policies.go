@@ -176,7 +176,7 @@ func (p *Policies[T, R]) Gone(object T) {
 	if latest, ok := p.latest[key]; ok && latest.GetUID() == object.GetUID() {
 		delete(p.latest, key)
 		delete(p.judged, key)
-		p.hooks.Rejections.Note(p.name(key), nil)
+		p.hooks.Rejections.Set(p.name(key), nil)
 	}
 	p.mu.Unlock()
 	p.updating.Lock()
@@ -266,7 +266,7 @@ func (p *Policies[T, R]) keep(key types.NamespacedName, judged Policy[T, R], cha
 	}
 	judged.Object, judged.Read = latest, p.hooks.Read(latest, p.judged[key].Read)
 	p.judged[key] = judged
-	p.hooks.Rejections.Note(p.name(key), judged.Verdict.RuleIDs())
+	p.hooks.Rejections.Set(p.name(key), judged.Verdict.RuleIDs())
 	if at := judged.Verdict.RecheckAt; !at.IsZero() {
 		p.again.AddAfter(key, at.Sub(p.hooks.Clock.Now())+kube.PastDeadline)
 	}

@@ -34,8 +34,8 @@ type Dependent struct {
 
 // dependent tells what ProbeConfigs did to an object and would do, by what the manager wrote into their status.
 func (t *text) dependent(d Dependent) {
-	if d.Hold.Holds(t.now, t.now) {
-		t.line(1, "Left alone: %s.", d.Hold.Says(t.now))
+	if d.Hold.Active(t.now, t.now) {
+		t.line(1, "Left alone: %s.", d.Hold.Message(t.now))
 	}
 	t.unknown("ProbeConfigs", d.Unknown)
 	if r := d.Orphan; r != nil {

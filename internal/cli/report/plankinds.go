@@ -51,9 +51,9 @@ func (p *Plan) WeederConfig(wc *v1alpha1.WeederConfig, f weeder.Forecast, paused
 	}
 	p.row("services", "%d in %s; for %d a window is or would be open", f.Services, sample.Count(f.Namespaces, "namespace"), open)
 	p.row("dependents", "%s, of which %d crash-loop", sample.Count(f.SelectedPods, "pod"), f.CrashLoopingPods)
-	p.row("limit", "maxPodDeletionsPerMinute allows %d over all WeederConfigs; %d were deleted in the last minute", f.Limit, f.Items.Spent)
+	p.row("limit", "maxPodDeletionsPerMinute allows %d over all WeederConfigs; %d were deleted in the last minute", f.Limit, f.Items.DeletedLastMinute)
 	p.services(f.Items.Services, verb)
-	p.json.Weeder = jsonWeeder{f.Namespaces, f.Limit, f.Items.Spent, append([]weeder.ServiceForecast{}, f.Items.Services...)}
+	p.json.Weeder = jsonWeeder{f.Namespaces, f.Limit, f.Items.DeletedLastMinute, append([]weeder.ServiceForecast{}, f.Items.Services...)}
 }
 
 // services tells of each Service and of its dependents that crash-loop.

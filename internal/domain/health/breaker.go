@@ -63,7 +63,7 @@ func (f *Breaker) TargetCount(generation int64, while time.Duration, count func(
 func (f *Breaker) AllowFalse(target, conditionType string, doubted bool, targets int, now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.breaker.Holds() {
+	if f.breaker.Blocks() {
 		f.holdBack(target, conditionType)
 		return false
 	}
@@ -107,7 +107,7 @@ func (f *Breaker) RecordVerdict(target, conditionType string, v Verdict) (releas
 	case v.InDoubt():
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		if f.restored && f.breaker.Holds() {
+		if f.restored && f.breaker.Blocks() {
 			f.holdBack(target, conditionType)
 		}
 	case v.Status == True, v.Status == False:

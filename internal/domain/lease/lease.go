@@ -1,4 +1,4 @@
-// Package lease is how the manager's replicas agree on who acts, and how others tell.
+// Package lease is how the manager's replicas agree on the leader, and how others recognize it.
 package lease
 
 import (

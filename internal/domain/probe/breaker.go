@@ -38,7 +38,7 @@ func correlated(a, b *member) bool {
 
 // openIfCorrelated opens the breaker when too many that are unhealthy, and that nobody vouches for, broke together with one that just turned.
 func (f *Fleet) openIfCorrelated(turned *member, now time.Time) (opened bool) {
-	if f.breaker.Holds() || !turned.counts() || turned.vouched {
+	if f.breaker.Blocks() || !turned.counts() || turned.vouched {
 		return false
 	}
 	broke := sets.New[string]()
@@ -86,7 +86,7 @@ func (f *Fleet) Breaker() (o limit.Opening, ok bool) {
 func (f *Fleet) FollowBreaker(named *limit.Opening) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.openedHere && f.breaker.Holds() {
+	if f.openedHere && f.breaker.Blocks() {
 		return
 	}
 	if o, open := f.breaker.Opening(); open && (named == nil || named.ID != o.ID) {

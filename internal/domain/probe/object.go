@@ -163,8 +163,8 @@ func (in *Scaling) verdict(i int, raised map[Ref]int32) Verdict {
 // down says what an object needs to be scaled down, if people don't ask to leave it alone.
 func (in *Scaling) down(i int) Verdict {
 	s := in.downIgnoringHold(i)
-	if h := in.Objects[i].Hold; (s.Step == StepScaleDown || s.Step == StepScaleDownAgain) && h.Holds(in.Now, in.ServerTime) {
-		return leftAlone(HeldByAnnotation, "%s", h.Says(in.Now))
+	if h := in.Objects[i].Hold; (s.Step == StepScaleDown || s.Step == StepScaleDownAgain) && h.Active(in.Now, in.ServerTime) {
+		return leftAlone(HeldByAnnotation, "%s", h.Message(in.Now))
 	}
 	return s
 }

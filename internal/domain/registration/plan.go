@@ -28,8 +28,8 @@ type ActiveRegistration struct {
 
 // OnTarget is the registration as it is on a target, which people may hold.
 func (d ActiveRegistration) OnTarget(target *unstructured.Unstructured, now time.Time) ActiveRegistration {
-	if kept := hold.Of(target.GetAnnotations()); d.State == lifecycle.Active && kept.Holds(now, time.Time{}) {
-		d.State, d.Held, d.Reason = lifecycle.Paused, true, kept.Says(now)
+	if kept := hold.Of(target.GetAnnotations()); d.State == lifecycle.Active && kept.Active(now, time.Time{}) {
+		d.State, d.Held, d.Reason = lifecycle.Paused, true, kept.Message(now)
 	}
 	return d
 }

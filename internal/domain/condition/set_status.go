@@ -14,85 +14,85 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 )
 
-// Sight is how a set stands to a node, for people who ask why.
-type Sight struct {
+// SetStatus is a set's status for one node, for explanations.
+type SetStatus struct {
 	Set   *Set
 	State lifecycle.State
-	// Why says why the set may not act anew; "" when it may.
-	Why   Reason
-	Match Match
+	// HoldReason says why the set may not add taints; "" when it may.
+	HoldReason Reason
+	Match      Match
 	// Members are the set's conditions as the node has them, in the set's order.
-	Members []MemberSight
+	Members []MemberStatus
 	// Claim is what the node's record has of the set, or of a former one of its name, which it takes over; nil when nothing.
 	Claim *OwnedTaint
-	// Carried: the claim's taint is on the node.
-	Carried bool
+	// TaintPresent: the claim's taint is on the node.
+	TaintPresent bool
 	// RecoverAfter is how long the node must be clear before that taint goes: longer than the set says where conditions flap.
 	RecoverAfter time.Duration
 }
 
-// MemberSight is one condition of a set, as a node has it.
-type MemberSight struct {
+// MemberStatus is one condition of a set, as a node has it.
+type MemberStatus struct {
 	Member
-	// There: the node has the condition.
-	There   bool
-	Reading Reading
+	// Reported: the node has the condition.
+	Reported    bool
+	Observation Observation
 	// Alive: its reporter is known to live.
 	Alive bool
-	// Stand: Matching, Clear or Doubtful.
-	Stand Phase
+	// Phase: Matching, Clear or Doubtful.
+	Phase Phase
 }
 
-// Sights are the sets that are about a node, or stand in its record, the oldest first.
-func (f *Fleet) Sights(name string, at Moment) []Sight {
+// SetStatuses are those of the sets that select a node or have a claim in its record, the oldest first.
+func (f *Fleet) SetStatuses(name string, at Moment) []SetStatus {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	n := f.nodes[name]
 	if n == nil {
 		return nil
 	}
-	var all []Sight
+	var all []SetStatus
 	for _, s := range f.sets {
-		sight := Sight{Set: s.Set, State: s.state, Why: s.why(), Match: s.Match(n.Node, at)}
+		status := SetStatus{Set: s.Set, State: s.state, HoldReason: s.holdReason(), Match: s.Match(n.Node, at)}
 		i := slices.IndexFunc(n.Owned.Taints, func(t OwnedTaint) bool { return t.Set == s.UID || f.takesOver(s, t) })
 		if i >= 0 {
 			claim := n.Owned.Taints[i]
-			sight.Claim, sight.Carried = &claim, n.hasTaint(claim.Key, n.Owned.Effect(claim.Key))
-			sight.Match, sight.RecoverAfter = s.matchFor(claim, n.Node, at), s.recoverAfter(claim)
+			status.Claim, status.TaintPresent = &claim, n.hasTaint(claim.Key, n.Owned.Effect(claim.Key))
+			status.Match, status.RecoverAfter = s.matchWithClaim(claim, n.Node, at), s.recoverAfter(claim)
 		}
-		if sight.Claim == nil && sight.Match.Phase == NotSelected {
+		if status.Claim == nil && status.Match.Phase == NotSelected {
 			continue
 		}
 		for _, m := range s.Members {
-			r, stand := n.stand(m, s.StaleAfter, at)
-			there := r.Status != ""
-			alive := there && n.alive(r, m, s.StaleAfter, at)
-			sight.Members = append(sight.Members, MemberSight{m, there, r, alive, stand})
+			r, phase := n.memberPhase(m, s.StaleAfter, at)
+			isReported := r.Status != ""
+			alive := isReported && n.alive(r, m, s.StaleAfter, at)
+			status.Members = append(status.Members, MemberStatus{m, isReported, r, alive, phase})
 		}
-		all = append(all, sight)
+		all = append(all, status)
 	}
-	slices.SortFunc(all, func(a, b Sight) int {
+	slices.SortFunc(all, func(a, b SetStatus) int {
 		return cmp.Or(a.Set.Created.Compare(b.Set.Created), cmp.Compare(a.Set.Name, b.Set.Name))
 	})
 	return all
 }
 
-// takesOver says whether a claim is of a set that is gone, and this one was made anew under its name: where it can be told that the
-// taint is ours, what becomes of it is for this one to decide.
+// takesOver says whether a claim is of a deleted set, and this set was recreated under its name: where the taint is known to be ours,
+// this set decides what happens to it.
 func (f *Fleet) takesOver(s *setState, claim OwnedTaint) bool {
 	return f.sets[claim.Set] == nil && claim.Name == s.Name && f.declared[claim.Key]
 }
 
-// ByWait are all nodes in the order in which limits let them through: those whose match expired first come first, and those
+// QueueOrder are all nodes in the order in which limits let them through: those whose match expired first come first, and those
 // that no set matches last.
-func (f *Fleet) ByWait(at Moment) []string {
+func (f *Fleet) QueueOrder(at Moment) []string {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	waits := map[string]time.Time{}
 	for _, s := range f.sets {
-		for _, n := range f.index.all(f.matching(s)) {
+		for _, n := range f.index.nodes(f.matching(s)) {
 			if m := s.Match(n.Node, at); m.Phase == Matching {
-				waits[n.Name] = earlier(waits[n.Name], m.ExpiresAt)
+				waits[n.Name] = earlier(waits[n.Name], m.ForElapsedAt)
 			}
 		}
 	}
@@ -122,8 +122,8 @@ type BrokenRecord struct {
 	Taints []string
 }
 
-// Mend says how people end it. The taints come first: once the record is gone they are somebody else's.
-func (b BrokenRecord) Mend() string {
+// RepairSteps says how people end it. The taints come first: once the record is gone they are somebody else's.
+func (b BrokenRecord) RepairSteps() string {
 	annotate := fmt.Sprintf("kubectl annotate node %s %s-", b.Node, v1alpha1.AnnotationOwnedTaints)
 	if len(b.Taints) == 0 {
 		return "repair the annotation, or remove it: " + annotate
@@ -132,8 +132,8 @@ func (b BrokenRecord) Mend() string {
 		b.Node, strings.Join(b.Taints, "- "), annotate)
 }
 
-// suspects are the node's taints that may be ours, though its record can't be read: those of keys that a set declared.
-func (n *nodeState) suspects(declared func(key string) bool) (taints []corev1.Taint) {
+// possiblyOurs are the node's taints that may be ours, though its record can't be read: those of keys that a set declared.
+func (n *nodeState) possiblyOurs(declared func(key string) bool) (taints []corev1.Taint) {
 	for _, t := range n.Taints {
 		if declared(t.Key) && !ecosystem.NeverOurs(t.Key) {
 			taints = append(taints, t)
@@ -144,13 +144,13 @@ func (n *nodeState) suspects(declared func(key string) bool) (taints []corev1.Ta
 
 func (f *Fleet) broken(n *nodeState) BrokenRecord {
 	b := BrokenRecord{Node: n.Name}
-	for _, t := range n.suspects(f.isDeclared) {
+	for _, t := range n.possiblyOurs(f.isDeclared) {
 		b.Taints = append(b.Taints, t.Key+":"+string(t.Effect))
 	}
 	return b
 }
 
-// BrokenRecord tells of a node's record; ok is false when it can be read.
+// BrokenRecord describes a node's unreadable record; ok is false when the record can be read.
 func (f *Fleet) BrokenRecord(node string) (b BrokenRecord, ok bool) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -165,7 +165,7 @@ func (f *Fleet) BrokenRecord(node string) (b BrokenRecord, ok bool) {
 func (f *Fleet) BrokenRecords() (all []BrokenRecord) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	for _, n := range f.index.all(f.index.of(unreadable)) {
+	for _, n := range f.index.nodes(f.index.with(traitUnreadable)) {
 		all = append(all, f.broken(n))
 	}
 	slices.SortFunc(all, func(a, b BrokenRecord) int { return strings.Compare(a.Node, b.Node) })
