@@ -42,7 +42,7 @@ func serving(t *testing.T, names ...string) *actuate.Clusters {
 		snapshot.Clusters[name] = &clusterv3.Cluster{Name: name}
 		snapshot.Owners[name] = key(t, name).Service
 	}
-	server.Set(snapshot)
+	server.Set(t.Context(), snapshot)
 	NewWithT(t).Eventually(func() bool { return server.Ready() && server.Addr() != nil }, "10s").Should(BeTrue())
 	return &actuate.Clusters{Server: server}
 }

@@ -115,7 +115,7 @@ func (c *Clusters) Apply(ctx context.Context, clusters []Cluster, namespaces map
 	}
 	snapshot.Gone, snapshot.Missing = names(absent.Gone), names(absent.Missing)
 	c.keep(namespaces, next)
-	c.Server.Set(snapshot)
+	c.Server.Set(ctx, snapshot)
 	for _, of := range news {
 		c.record(of)
 	}

@@ -27,7 +27,7 @@ type published struct {
 	version   string // of nameless
 }
 
-// book is what is served, by the name of the cluster. Only publish writes; streams look up endpoints.
+// book is what is served, by the name of the cluster. Only Set writes; streams look up endpoints.
 type book struct {
 	mu        sync.Mutex
 	published map[string]*published
@@ -59,8 +59,9 @@ type changes struct {
 	touched             set.Set[string] // clusters of which there is something new to say
 }
 
-// publish serves a snapshot. New endpoints come before the clusters that ask for them, and go after they are replaced.
-func (s *Server) publish(ctx context.Context, snapshot Snapshot) {
+// Set serves a snapshot from now on. One goroutine calls it, and paces itself: more than ten a second would have Envoys replace clusters
+// faster than they warm them. New endpoints come before the clusters that ask for them, and go after they are replaced.
+func (s *Server) Set(ctx context.Context, snapshot Snapshot) {
 	c := changes{clusters: map[string]*entry{}, endpoints: map[string]*entry{}, touched: set.New[string]()}
 	s.book.mu.Lock()
 	gone, held := s.book.goners(snapshot, s.MaxRemovalPercent, s.Clock.Now())
