@@ -34,6 +34,8 @@ type book struct {
 	invalid   map[string]string // why a cluster isn't served as it was set
 	// several are the clusters whose endpoints are served under more than one name.
 	several set.Set[string]
+	// digests of clusters, by namespace.
+	digests map[string]uint64
 	// since is when the first of the removals that are held may go, and release when the next may; zero while none is held.
 	since, release time.Time
 }
@@ -172,7 +174,11 @@ func (b *book) replace(name string, old, next *published, c *changes) {
 		b.several.Insert(name)
 	}
 	clusterChanged := old == nil || old.entry != next.entry
+	if clusterChanged && old != nil {
+		b.count(old.entry)
+	}
 	if clusterChanged {
+		b.count(next.entry)
 		c.clusters[name] = next.entry
 		c.touched.Insert(name)
 	}
@@ -220,6 +226,7 @@ func (b *book) remove(gone []string) []string {
 		delete(b.invalid, name)
 		if p := b.published[name]; p != nil {
 			services = append(services, p.services.UnsortedList()...)
+			b.count(p.entry)
 			delete(b.published, name)
 		}
 	}

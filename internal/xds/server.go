@@ -75,7 +75,8 @@ type Server struct {
 	book                         book
 
 	mu     sync.Mutex
-	held   Held // needs mu
+	held   Held     // needs mu
+	others []Report // of other replicas; needs mu
 	ready  atomic.Bool
 	listen atomic.Pointer[net.TCPAddr]
 	// open are what ends the streams that are open; needs mu.
@@ -97,7 +98,7 @@ func NewServer(o Options) (*Server, error) {
 		nothing:   newTable(true),
 		open:      map[*session]context.CancelFunc{},
 	}
-	s.book.published, s.book.invalid, s.book.several = map[string]*published{}, map[string]string{}, set.New[string]()
+	s.book = book{published: map[string]*published{}, invalid: map[string]string{}, several: set.New[string](), digests: map[string]uint64{}}
 	s.endpoints.resolve = s.book.endpoints
 	s.countPublished()
 	return s, nil
