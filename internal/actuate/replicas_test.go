@@ -30,7 +30,12 @@ func replica(t *testing.T, c client.Client, id string, now *testclock.FakeClock)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- server.Start(ctx) }()
-	t.Cleanup(func() { cancel(); _ = <-done })
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 	server.Set(ctx, xds.Snapshot{
 		Clusters: map[string]*clusterv3.Cluster{"shop/web/80": {Name: "shop/web/80"}}, Owners: map[string]types.NamespacedName{"shop/web/80": {Namespace: "shop", Name: "web"}},
 	})

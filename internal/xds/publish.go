@@ -174,11 +174,8 @@ func (b *book) replace(name string, old, next *published, c *changes) {
 		b.several.Insert(name)
 	}
 	clusterChanged := old == nil || old.entry != next.entry
-	if clusterChanged && old != nil {
-		b.count(old.entry)
-	}
 	if clusterChanged {
-		b.count(next.entry)
+		b.count(old, next)
 		c.clusters[name] = next.entry
 		c.touched.Insert(name)
 	}
@@ -226,7 +223,7 @@ func (b *book) remove(gone []string) []string {
 		delete(b.invalid, name)
 		if p := b.published[name]; p != nil {
 			services = append(services, p.services.UnsortedList()...)
-			b.count(p.entry)
+			b.count(p, nil)
 			delete(b.published, name)
 		}
 	}

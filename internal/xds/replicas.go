@@ -147,10 +147,15 @@ func (s *Server) scope(identity string) Scope {
 	return scope
 }
 
-// count a cluster in, or out again, in the digest of its namespace.
-func (b *book) count(e *entry) {
-	digest := b.digests[e.namespace] ^ xxhash.Sum64String(e.name+" "+e.version)
-	if b.digests[e.namespace] = digest; digest == 0 {
-		delete(b.digests, e.namespace)
+// count a cluster as it is next, and no longer as it was, in the digests; nil is none.
+func (b *book) count(old, next *published) {
+	for _, p := range []*published{old, next} {
+		if p == nil {
+			continue
+		}
+		digest := b.digests[p.entry.namespace] ^ xxhash.Sum64String(p.entry.name+" "+p.entry.version)
+		if b.digests[p.entry.namespace] = digest; digest == 0 {
+			delete(b.digests, p.entry.namespace)
+		}
 	}
 }
