@@ -1,6 +1,7 @@
 package outlierpolicy
 
 import (
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -41,7 +42,14 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		c.Acts = mgr.GetLogger().WithName("history")
 		c.Server.Progressed, c.Server.Removed = p.progressed, p.removed
 		p.Record = &actuate.ToldClusters{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Namespace: opts.Routed.OwnNamespace}
+		others := &actuate.Replicas{
+			Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Namespace: opts.Routed.OwnNamespace, ID: string(uuid.NewUUID()), Server: c.Server, Clock: p.Clock,
+		}
+		c.Others = others.Known
 		if err := mgr.Add(c.Server); err != nil {
+			return err
+		}
+		if err := mgr.Add(others); err != nil {
 			return err
 		}
 	}

@@ -175,7 +175,7 @@ func (p *Publisher) publishOnly(ctx context.Context, changed sets.Set[string]) (
 	if err != nil {
 		return 0, err
 	}
-	clusters := p.translate(pic, world)
+	clusters := translate(pic, world, p.before(pic))
 	told, again, err := p.tell(ctx, pic, clusters)
 	if err != nil {
 		return 0, err

@@ -67,3 +67,27 @@ func (r *remembered) forget(key types.NamespacedName) {
 	defer r.mu.Unlock()
 	delete(r.all, key)
 }
+
+// notAsked is since when some Envoy that gets clusters of a namespace isn't asked whom it has ejected.
+type notAsked struct {
+	mu  sync.Mutex
+	all map[string]time.Time // needs mu
+}
+
+// since tells for how long that has been so.
+func (n *notAsked) since(namespace string, is bool, now time.Time) time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	began, was := n.all[namespace]
+	switch {
+	case !is:
+		delete(n.all, namespace)
+		return 0
+	case was:
+		return now.Sub(began)
+	case n.all == nil:
+		n.all = map[string]time.Time{}
+	}
+	n.all[namespace] = now
+	return 0
+}

@@ -247,6 +247,9 @@ func (p *Plan) OutlierPolicy(op *v1alpha1.OutlierPolicy, read *outlier.Policy, f
 func (p *Plan) settings(s *outlier.Settings) {
 	p.row("after", "%s", s.After())
 	p.row("for", "%s", s.Length())
+	if s.ConnectTimeout != nil {
+		p.row("connect", "a connection that takes longer than %s has failed", *s.ConnectTimeout)
+	}
 	if s.PanicThreshold > 0 {
 		p.row("panic", "when less than %d%% are healthy, all get requests again", s.PanicThreshold)
 	} else {

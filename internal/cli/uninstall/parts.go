@@ -90,7 +90,7 @@ var parts = []part{
 	{stage: rights, kind: kind("cert-manager.io", "Certificate"), namespace: own, made: []string{"autohealer-webhook", "autohealer-webhook-ca"}, unlabelled: true},
 	{stage: rights, kind: kind("cert-manager.io", "Issuer"), namespace: own, made: []string{"autohealer-webhook-ca", "autohealer-webhook-bootstrap"}, unlabelled: true},
 	{stage: rights, kind: kind("", "Secret"), namespace: own, made: []string{"autohealer-webhook-cert", "autohealer-webhook-cert-issued", "autohealer-webhook-cert-bundle", "autohealer-webhook-ca"}, unlabelled: true},
-	{stage: rights, kind: kind("", "ConfigMap"), namespace: own, made: []string{"autohealer-envoy-clusters", "autohealer-evictions", "autohealer-dashboards"}},
+	{stage: rights, kind: kind("", "ConfigMap"), namespace: own, made: []string{"autohealer-envoy-clusters", "autohealer-envoys", "autohealer-evictions", "autohealer-dashboards"}},
 	{stage: rights, kind: kind("coordination.k8s.io", "Lease"), namespace: own, made: []string{"autohealer-manager"}, unlabelled: true}, // it says until then who leads
 	{stage: rights, kind: kind("rbac.authorization.k8s.io", "RoleBinding"), namespace: "kube-node-lease"},
 	{stage: rights, kind: kind("rbac.authorization.k8s.io", "Role"), namespace: "kube-node-lease"},
