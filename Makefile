@@ -6,7 +6,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 # The generated files; verify regenerates them and fails where they differ from what is committed.
 GENERATED := apis/v1alpha1/zz_generated.deepcopy.go crds config/policy charts docs/reference
 # Modules of their own, so that tools don't weigh on the product's go.mod.
-MODULES := . hack/tools hack/lint hack/promtool hack/scaffold hack/image hack/gen-chart hack/helm hack/helm/v3 hack/controlplane hack/controlplane/kwok e2e/certificates/certmanager
+MODULES := . hack/tools hack/lint hack/promtool hack/scaffold hack/image hack/gen-chart hack/helm hack/helm/v3 hack/envoygateway hack/controlplane hack/controlplane/kwok e2e/certificates/certmanager
 NOT_E2E = $$(go list ./... | grep -v /e2e | tr '\n' ' ')
 # Shows packages as they end, in the end what failed and why others were skipped, and then what tests measured and a table.
 TEST = $(BIN)/gotestsum --format=pkgname --format-hide-empty-pkg --jsonfile=$(BIN)/$@.json --post-run-command='$(BIN)/testreport $(BIN)/$@.json'
@@ -95,6 +95,10 @@ previous: go-version ## Put the manager of the version that is upgraded from int
 helm: go-version ## Put Helm 4 and Helm 3 into bin/, as helm and helm3 (about 10 minutes each the first time).
 	@hack/helm/build.sh $(BIN) helm
 	@hack/helm/build.sh $(BIN) helm3
+
+.PHONY: envoygateway
+envoygateway: go-version ## Put Envoy Gateway and its CRDs into bin/ (about 10 minutes the first time).
+	@hack/envoygateway/build.sh $(BIN)
 
 .PHONY: run
 run: controlplane build ## Start a real control plane with Autohealer and show what it does.
@@ -210,8 +214,8 @@ test-node: controlplane node build static $(TESTERS) ## Run the tests that need 
 	@$(TEST) -- -count=1 -timeout 15m -p 1 ./e2e/node/...
 
 .PHONY: test-clients
-test-clients: controlplane helm build $(TESTERS) ## Install, upgrade, roll back and uninstall the chart with Helm 4 and Helm 3.
-	@$(TEST) -- -count=1 -timeout 15m ./e2e/clients
+test-clients: controlplane helm envoy envoygateway build $(TESTERS) ## Run the tests with Helm 4, Helm 3 and Envoy Gateway.
+	@$(TEST) -- -count=1 -timeout 15m ./e2e/clients/...
 
 OBJECTS ?= 2500
 .PHONY: differential

@@ -33,7 +33,7 @@ whole() {
   local file
   [[ -d $entry ]] || return 1
   for file in "$entry"/*; do
-    if [[ ! -x $file ]]; then rm -rf "$entry"; return 1; fi
+    if [[ ! -e $file ]]; then rm -rf "$entry"; return 1; fi
   done
 }
 
