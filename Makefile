@@ -6,7 +6,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 # The generated files; verify regenerates them and fails where they differ from what is committed.
 GENERATED := apis/v1alpha1/zz_generated.deepcopy.go crds config/policy charts docs/reference docs/how-to/uninstall.md
 # Modules of their own, so that tools don't weigh on the product's go.mod.
-MODULES := . hack/tools hack/lint hack/promtool hack/scaffold hack/image hack/gen-chart hack/helm hack/helm/v3 hack/argocd hack/controlplane hack/controlplane/kwok e2e/certificates/certmanager
+MODULES := . hack/tools hack/lint hack/promtool hack/scaffold hack/image hack/gen-chart hack/helm hack/helm/v3 hack/argocd hack/envoygateway hack/controlplane hack/controlplane/kwok e2e/certificates/certmanager
 NOT_E2E = $$(go list ./... | grep -v /e2e | tr '\n' ' ')
 # Shows packages as they end, in the end what failed and why others were skipped, and then what tests measured and a table.
 TEST = $(BIN)/gotestsum --format=pkgname --format-hide-empty-pkg --jsonfile=$(BIN)/$@.json --post-run-command='$(BIN)/testreport $(BIN)/$@.json'
@@ -103,6 +103,10 @@ argocd: go-version ## Put Argo CD into bin/ (about 10 minutes the first time).
 .PHONY: flux
 flux: go-version ## Put Flux's source-controller and kustomize-controller into bin/ (about 20 minutes the first time).
 	@hack/flux/build.sh $(BIN)
+
+.PHONY: envoygateway
+envoygateway: go-version ## Put Envoy Gateway and its CRDs into bin/ (about 10 minutes the first time).
+	@hack/envoygateway/build.sh $(BIN)
 
 .PHONY: run
 run: controlplane build ## Start a real control plane with Autohealer and show what it does.
@@ -218,7 +222,7 @@ test-node: controlplane node build static $(TESTERS) ## Run the tests that need 
 	@$(TEST) -- -count=1 -timeout 15m -p 1 ./e2e/node/...
 
 .PHONY: test-clients
-test-clients: controlplane node helm argocd flux build static $(TESTERS) ## Install, change and uninstall with Helm 4, Helm 3, Argo CD and Flux.
+test-clients: controlplane node envoy helm argocd flux envoygateway build static $(TESTERS) ## Install, change and uninstall with Helm 4, Helm 3, Argo CD and Flux, and patch Envoy Gateway.
 	@$(TEST) -- -count=1 -timeout 15m -p 1 ./e2e/clients/...
 	@$(TEST) -- -count=1 -timeout 15m ./e2e/node/pod -ginkgo.label-filter=clients
 

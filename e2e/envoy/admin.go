@@ -113,29 +113,45 @@ func (e *Envoy) Hosts(cluster string) []Host {
 // detects nothing, -1 while it hasn't the cluster.
 func (e *Envoy) Threshold(cluster string) int {
 	e.t.Helper()
+	var has struct {
+		OutlierDetection *struct {
+			Consecutive5XX int `json:"consecutive_5xx"`
+		} `json:"outlier_detection"`
+	}
+	switch text := e.Cluster(cluster); {
+	case text == nil:
+		return -1
+	case json.Unmarshal(text, &has) != nil:
+		e.t.Fatalf("read what Envoy has of cluster %s: %s", cluster, text)
+	case has.OutlierDetection == nil:
+		return 0
+	}
+	return has.OutlierDetection.Consecutive5XX
+}
+
+// Cluster is one that Envoy runs with, by its own dump, as JSON; nil while it hasn't it.
+func (e *Envoy) Cluster(name string) json.RawMessage {
+	e.t.Helper()
 	var dump struct {
 		Configs []struct {
-			Cluster struct {
-				Name             string `json:"name"`
-				OutlierDetection *struct {
-					Consecutive5XX int `json:"consecutive_5xx"`
-				} `json:"outlier_detection"`
-			} `json:"cluster"`
+			Cluster json.RawMessage `json:"cluster"`
 		} `json:"configs"`
 	}
 	if err := e.adminJSON("/config_dump?resource=dynamic_active_clusters", &dump); err != nil {
 		e.t.Fatal(err)
 	}
 	for _, c := range dump.Configs {
-		switch d := c.Cluster.OutlierDetection; {
-		case c.Cluster.Name != cluster:
-		case d == nil:
-			return 0
-		default:
-			return d.Consecutive5XX
+		var named struct {
+			Name string `json:"name"`
+		}
+		if err := json.Unmarshal(c.Cluster, &named); err != nil {
+			e.t.Fatal(err)
+		}
+		if named.Name == name {
+			return c.Cluster
 		}
 	}
-	return -1
+	return nil
 }
 
 // Ejected are the hosts of a cluster that are ejected now, host:port.

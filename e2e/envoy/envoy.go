@@ -70,8 +70,11 @@ func Start(t testing.TB, o Options) *Envoy {
 	return e
 }
 
-// configure writes what envoy-bootstrap prints, with the test's listeners.
+// configure writes what envoy-bootstrap prints, with the test's listeners, or what the test has.
 func (e *Envoy) configure(o Options) error {
+	if o.Config != nil {
+		return os.WriteFile(e.path("envoy.json"), o.Config, 0o600)
+	}
 	streams, _, out, problems := genericiooptions.NewTestIOStreams()
 	args := append([]string{"envoy-bootstrap", "--admin-port=0", "--ejection-log-path=" + e.path("ejections.json")}, o.Bootstrap...)
 	if code := cli.Run(context.Background(), &cli.App{IOStreams: streams}, args); code != 0 {

@@ -36,7 +36,10 @@ type Listener struct {
 type Options struct {
 	// Bootstrap are the arguments of envoy-bootstrap, with --server. Admin port and log of ejections are the harness's.
 	Bootstrap []string
+	// Listeners that there are to be: the test's own, or of those that Envoy gets by Config the names.
 	Listeners []Listener
+	// Config is all of the configuration, as JSON, instead of what envoy-bootstrap prints.
+	Config []byte
 	// Change may change the configuration before Envoy reads it.
 	Change func(*bootstrapv3.Bootstrap)
 }

@@ -39,16 +39,21 @@ func RunApart(t *testing.T, description string, groups ...string) {
 		Run(t, description)
 		return
 	}
-	readWhatPartsRead(t)
-	// An interrupt reaches the parts as well, which then end their control planes; this process waits until they have.
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(signals)
 	// Those of no group: Ginkgo leaves out what either flag says.
 	parts := [][]string{{"-ginkgo.skip-file=" + strings.Join(groups, "|")}}
 	for _, group := range groups {
 		parts = append(parts, []string{"-ginkgo.focus-file=" + group})
 	}
+	runParts(t, nil, parts)
+}
+
+// runParts runs this program once for each part, at once, with its flags.
+func runParts(t *testing.T, attributes *syscall.SysProcAttr, parts [][]string) {
+	readWhatPartsRead(t)
+	// An interrupt reaches the parts as well, which then end their control planes; this process waits until they have.
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
 	limit := "-ginkgo.timeout=1h"
 	if deadline, ok := t.Deadline(); ok { // before go test ends all of them, and nobody learns of what
 		limit = fmt.Sprintf("-ginkgo.timeout=%s", max(time.Minute, time.Until(deadline)-time.Minute).Round(time.Second))
@@ -57,7 +62,7 @@ func RunApart(t *testing.T, description string, groups ...string) {
 	errs := make([]error, len(parts))
 	var running sync.WaitGroup
 	for i, flags := range parts {
-		running.Go(func() { errs[i] = runPart(t.Context(), t.Name(), append(flags, limit), &outputs[i]) })
+		running.Go(func() { errs[i] = runPart(t.Context(), t.Name(), append(flags, limit), attributes, &outputs[i]) })
 	}
 	running.Wait()
 	for i := range parts {
@@ -70,12 +75,12 @@ func RunApart(t *testing.T, description string, groups ...string) {
 }
 
 // runPart runs this program once more. Its standard input ends with this process, however that ends.
-func runPart(ctx context.Context, test string, flags []string, output io.Writer) error {
+func runPart(ctx context.Context, test string, flags []string, attributes *syscall.SysProcAttr, output io.Writer) error {
 	// What a test has read decides for go test whether its result may be taken from the cache; one file can't have it of all parts.
 	args := slices.DeleteFunc(slices.Clone(os.Args[1:]), func(arg string) bool { return strings.HasPrefix(arg, "-test.testlogfile=") })
 	cmd := exec.CommandContext(ctx, os.Args[0], slices.Concat(args, flags, []string{"-test.run=^" + test + "$"})...)
 	cmd.Env = append(os.Environ(), partEnv+"="+strings.Join(flags, " "))
-	cmd.Stdout, cmd.Stderr = output, output
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = output, output, attributes
 	alive, err := cmd.StdinPipe()
 	if err != nil {
 		return err

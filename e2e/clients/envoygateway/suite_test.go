@@ -1,0 +1,57 @@
+//go:build linux
+
+package envoygateway
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/resourcestack/autohealer/e2e/cluster"
+	"github.com/resourcestack/autohealer/e2e/envoy"
+	"github.com/resourcestack/autohealer/e2e/harness"
+	"github.com/resourcestack/autohealer/e2e/harness/suite"
+)
+
+// hostIP is the backends' address: EndpointSlices take none of loopback.
+const hostIP = "192.0.2.1"
+
+var (
+	h *harness.Harness
+	g *gateway
+)
+
+// Envoy Gateway listens at fixed ports of all addresses, and so do the Envoys that it configures.
+func TestEnvoyGateway(t *testing.T) {
+	envoy.Binary(t)
+	binDir, err := cluster.BinDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"envoy-gateway", "envoygateway-crds.yaml"} {
+		if _, err := os.Stat(filepath.Join(binDir, name)); err != nil {
+			t.Skipf("there is no %s in %s: make envoygateway puts it there, make test-clients as well", name, binDir)
+		}
+	}
+	suite.RunInOwnNetwork(t, "Envoy Gateway", netip.MustParseAddr(hostIP))
+}
+
+var _ = suite.OfFailures(func() *harness.Harness { return h })
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	var err error
+	h, err = harness.Start(ctx, harness.Options{
+		Out: GinkgoWriter,
+		// Which it else takes from the default route, and there is none.
+		Cluster: cluster.Options{ExtraArgs: map[cluster.Component][]string{cluster.APIServer: {"--advertise-address=" + hostIP}}},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(h.Stop()).To(Succeed()) })
+	g = install(ctx)
+	g.start(ctx, patches)
+}, NodeTimeout(5*time.Minute))
