@@ -47,9 +47,9 @@ func scales() {
 		Eventually(ctx, shoot.state).Should(beReady())
 		Expect(replicas(ctx)).To(Equal(outage))
 
-		By("the end of the outage")
+		By("the end of the outage, once the external probe has succeeded for a minute")
 		external.BreakNew(faultproxy.None)
-		Eventually(ctx, replicas).Should(Equal(map[string]int32{"kube-controller-manager": 1, "cluster-autoscaler": 2}))
+		Eventually(ctx, replicas).WithTimeout(specTime).Should(Equal(map[string]int32{"kube-controller-manager": 1, "cluster-autoscaler": 2}))
 	}, NodeTimeout(specTime))
 }
 
