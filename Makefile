@@ -218,7 +218,7 @@ test-race: go-version $(TESTERS) ## Run the tests of what runs concurrently with
 	@$(TEST) -- -race -timeout 15m $(CONCURRENT)
 
 .PHONY: test-node
-test-node: controlplane node build static $(TESTERS) ## Run the tests that need a real node (Linux, root).
+test-node: controlplane node previous build static $(TESTERS) ## Run the tests that need a real node (Linux, root).
 	@$(TEST) -- -count=1 -timeout 15m -p 1 ./e2e/node/...
 
 .PHONY: test-clients

@@ -41,7 +41,7 @@ type registrationResults struct {
 	// statusWrittenAt is when its status was.
 	statusWrittenAt time.Time
 	// notified is what it meant to its targets when they were last asked for because of it; nil when they weren't. It needs the
-	// Observer's informing.
+	// Observer's notifying.
 	notified *fingerprint
 }
 

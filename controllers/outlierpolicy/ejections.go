@@ -85,7 +85,7 @@ func (k *envoysKnown) unknownIn(namespace string) (why policy.Stuck, waits bool)
 		return policy.Stuck{Reason: v1alpha1.ReasonEnvoysNotAsked, Message: "It isn't known yet which Envoys are connected to other replicas, and so it isn't known whom they have ejected."}, false
 	case notAsked > 0:
 		return policy.Stuck{Reason: v1alpha1.ReasonEnvoysNotAsked, Message: fmt.Sprintf("%d Envoys get clusters of namespace %s and aren't asked whom they have ejected, and so it isn't known: "+
-			"the Services in --ejections-from don't lead to them.", notAsked, namespace)}, soon
+			"the Services in --ejections-from don't lead to them, or they aren't ready, as while they drain.", notAsked, namespace)}, soon
 	}
 	return why, false
 }

@@ -204,8 +204,8 @@ func TestAnEnvoyThatIsNotAskedLeavesNothingKnown(t *testing.T) {
 	}
 	for want, envoys := range map[string]envoysKnown{
 		"": asking(says(night, at("10.0.0.1:8080")), map[string]int{"": 1}, true), // which is asked
-		"EnvoysNotAsked: 2 Envoys get clusters of namespace shop and aren't asked whom they have ejected, and so it isn't known: the Services in --ejections-from don't lead to them.": asking(says(night), map[string]int{"": 1, "other": 2}, true),
-		"EnvoysNotAsked: It isn't known yet which Envoys are connected to other replicas, and so it isn't known whom they have ejected.":                                               asking(says(night), nil, false),
+		"EnvoysNotAsked: 2 Envoys get clusters of namespace shop and aren't asked whom they have ejected, and so it isn't known: the Services in --ejections-from don't lead to them, or they aren't ready, as while they drain.": asking(says(night), map[string]int{"": 1, "other": 2}, true),
+		"EnvoysNotAsked: It isn't known yet which Envoys are connected to other replicas, and so it isn't known whom they have ejected.":                                                                                          asking(says(night), nil, false),
 	} {
 		after, _ := stepOf(t, &remembered{}, op, envoys)
 		if told(after) != want {
@@ -225,7 +225,7 @@ func TestAnEnvoyThatIsNotAskedLeavesNothingKnown(t *testing.T) {
 		at   time.Duration
 		is   bool
 		want time.Duration
-	}{{0, true, 0}, {time.Minute, true, time.Minute}, {2 * time.Minute, false, 0}, {3 * time.Minute, true, 0}} {
+	}{{0, true, 0}, {time.Minute, true, time.Minute}, {2 * time.Minute, false, 0}, {3 * time.Minute, true, 0}, {190 * time.Second, false, 0}, {200 * time.Second, true, 20 * time.Second}} {
 		if got := n.since("shop", c.is, night.Add(c.at)); got != c.want {
 			t.Errorf("at %s: for %s", c.at, got)
 		}

@@ -74,7 +74,8 @@ func (k *keeper) connected(namespace string) (by map[string]int, known bool) {
 	if k.Clusters == nil {
 		return nil, true
 	}
-	return k.Clusters.Server.Connected(namespace), k.Clusters.KnowsOthers()
+	known = k.Clusters.KnowsOthers() // before it is asked what they have
+	return k.Clusters.Server.Connected(namespace), known
 }
 
 // soon says whether Envoys that aren't asked have been there so shortly that they may yet be: they connect before they are ready, and are

@@ -108,6 +108,9 @@ func (p *Publisher) unwritten() (add map[outlier.Key]outlier.Protocol, remove []
 
 // removed are clusters that Envoys were told to remove, since their Services or routes are gone.
 func (p *Publisher) removed(names []string) {
+	if len(names) == 0 {
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, name := range names {

@@ -191,8 +191,8 @@ func tallyOf(clusters []cluster, told *actuate.Clusters) (t tally) {
 			t.nacks = append(t.nacks, fmt.Sprintf("%s: %s", one.Key, r.Message))
 		}
 	}
+	t.unknown = !told.KnowsOthers() // before it is asked what they have
 	connected, acked := told.Together(keys)
-	t.unknown = !told.KnowsOthers()
 	t.proxies = v1alpha1.OutlierProxies{Connected: int32(connected), Acked: int32(acked)}
 	return t
 }

@@ -129,7 +129,7 @@ func (s *targetView) worst() v1alpha1.TargetState {
 	return v1alpha1.TargetState{}
 }
 
-// waitingNamespaces is what must come before a target that isn't known to fail is scaled up.
+// waitingFor is what must come before a target that isn't known to fail is scaled up.
 func (s *targetView) waitingFor() string {
 	switch {
 	case s.hibernated:

@@ -95,7 +95,7 @@ To go on: kubectl autohealer thaw`))))
 		held(ctx, `["example.com/audit"]`)
 		DeferCleanup(held, "null")
 		Expect(plugin(ctx, "thaw", "--timeout=1s")).To(Equal(said{1, "",
-			"Guardrail autohealer-freeze is being deleted, and freezes until it is gone: it waits for the finalizers [\"example.com/audit\"], after 1s still.\n"}))
+			"Guardrail autohealer-freeze is deleted, still there after 1s, and freezes until it is gone: it waits for the finalizers [\"example.com/audit\"]. See who set them: kubectl get guardrail autohealer-freeze -o yaml\n"}))
 	})
 
 	It("works while nobody answers the webhook, and lets nothing else in", func(ctx SpecContext) {

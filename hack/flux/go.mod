@@ -1,5 +1,5 @@
-// Flux's controllers, to test with (make test-clients): built from their modules, as Helm is. helm-controller isn't among them: it needs a Helm of Flux's
-// own, which not every proxy has. `make verify` doesn't tidy this: it would want what the controllers' tests import, of which the same is true.
+// Flux's controllers, to test with (make test-clients): built from their modules, as Helm is. helm-controller isn't among them: the Helm of
+// Flux's own that it needs couldn't be had. `make verify` doesn't tidy this: it would want what the controllers' tests import, which couldn't, either.
 module github.com/resourcestack/autohealer/hack/flux
 
 go 1.26.0
@@ -389,7 +389,7 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
-// v0.18.3, which source-controller asks for, isn't in every proxy.
+// source-controller asks for v0.18.3, which couldn't be had; the controllers work with this one, too.
 replace github.com/fluxcd/pkg/artifact => github.com/fluxcd/pkg/artifact v0.18.0
 
 // The controllers' own.

@@ -35,11 +35,14 @@ var longest = []struct {
 	places int64
 }{
 	{"e2e/flood", all},
+	{"e2e/clients/argocd", 1},
 	{"e2e/probeconfig", 2},
 	{"e2e/healthcheckregistration", 2},
 	{"e2e/weederconfig", 1},
 	{"controllers/probeconfig", 1},
+	{"e2e/clients/flux", 1},
 	{"e2e/operations/uninstall", 1},
+	{"e2e/clients/envoygateway", 1},
 	{"e2e/healthcheck", 1},
 	{"e2e/operations/runbooks", 1},
 	{"e2e/outlierpolicy", 2},

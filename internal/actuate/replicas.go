@@ -3,10 +3,10 @@ package actuate
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,8 +41,8 @@ type Replicas struct {
 	Server *xds.Server
 	Clock  clock.WithTicker
 
-	known atomic.Bool
-	// What follows is the exchanging goroutine's: the entries of others, and what those that are there report.
+	// What follows is the exchanging goroutine's: when it read last, the entries of others, and what those that are there report.
+	looked time.Time
 	seen   map[string]seen
 	others []xds.Report
 }
@@ -63,8 +63,14 @@ type entry struct {
 // NeedLeaderElection is false: every replica tells.
 func (*Replicas) NeedLeaderElection() bool { return false }
 
-// Known says whether the others' entries were read.
-func (r *Replicas) Known() bool { return r.known.Load() }
+// Known says whether the others' entries were read lately, and could be.
+func (r *Replicas) Known() bool {
+	at := r.Server.LearnedAt()
+	return !at.IsZero() && r.Clock.Since(at) < goneAfter
+}
+
+// errNotOurs is as long as the manager hasn't found out that no other installation is in the cluster.
+var errNotOurs = errors.New("the cluster isn't known to be this installation's")
 
 // Start exchanges entries until the context ends, and then takes its own out.
 func (r *Replicas) Start(ctx context.Context) error {
@@ -73,7 +79,7 @@ func (r *Replicas) Start(ctx context.Context) error {
 	problem := ""
 	for {
 		err := r.exchange(ctx, r.Server.Report())
-		if err != nil && ctx.Err() == nil && problem != err.Error() { // which would else be told every time
+		if err != nil && !errors.Is(err, errNotOurs) && ctx.Err() == nil && problem != err.Error() { // which would else be told every time
 			problem = err.Error()
 			log.FromContext(ctx).Error(err, "Can't exchange with other replicas which Envoys are connected; statuses don't count them")
 		} else if err == nil {
@@ -95,7 +101,7 @@ func (r *Replicas) Start(ctx context.Context) error {
 // exchange reads the others' entries and has its own as it is to be: there is none without clients.
 func (r *Replicas) exchange(ctx context.Context, own xds.Report) error {
 	if serves := r.Server.Serves; serves != nil && !serves() {
-		return fmt.Errorf("the cluster isn't known to be this installation's")
+		return errNotOurs
 	}
 	return unlessLost(func() error {
 		stored, err := readConfigMap(ctx, r.Reader, r.Namespace, replicasName)
@@ -117,6 +123,13 @@ func (r *Replicas) exchange(ctx context.Context, own xds.Report) error {
 // look learns of the others' entries, and takes out those of replicas that are gone: then there is something to write.
 func (r *Replicas) look(stored *corev1.ConfigMap) (pruned bool) {
 	now, all := r.Clock.Now(), map[string]seen{}
+	at := now
+	if gap := now.Sub(r.looked); !r.looked.IsZero() && gap > renewEvery { // who couldn't be read wasn't silent
+		for id, s := range r.seen {
+			r.seen[id] = seen{s.text, s.since.Add(gap)}
+		}
+	}
+	r.looked = now
 	var others []xds.Report
 	for _, id := range slices.Sorted(maps.Keys(stored.Data)) {
 		s, text := r.seen[id], stored.Data[id]
@@ -133,15 +146,16 @@ func (r *Replicas) look(stored *corev1.ConfigMap) (pruned bool) {
 			continue
 		}
 		var e entry
-		if err := json.Unmarshal([]byte(text), &e); err == nil { // else another version's, which this one can't read
-			others = append(others, e.Report)
+		if err := json.Unmarshal([]byte(text), &e); err != nil { // another version's
+			at = time.Time{}
+			continue
 		}
+		others = append(others, e.Report)
 	}
 	r.seen = all
-	if !r.known.Swap(true) || !equality.Semantic.DeepEqual(others, r.others) {
-		r.others = others
-		r.Server.Learn(others)
-	}
+	news := r.Known() == at.IsZero() || !equality.Semantic.DeepEqual(others, r.others)
+	r.others = others
+	r.Server.Learn(others, at, news)
 	return pruned
 }
 

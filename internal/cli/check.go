@@ -111,8 +111,9 @@ func (a *App) awaitSound(ctx context.Context, within time.Duration, look func(co
 	defer progress("")
 	ticker := time.NewTicker(checkEvery)
 	defer ticker.Stop()
-	for until := a.Clock.Now().Add(within); ; {
-		report, err := lookOnce(ctx, look)
+	atMost := checkWithin // for the first look, also without --wait
+	for until := a.Clock.Now().Add(within); ; atMost = min(checkWithin, max(checkEvery, until.Sub(a.Clock.Now()))) {
+		report, err := lookOnce(ctx, atMost, look)
 		if err == nil && report.Sound || !a.Clock.Now().Before(until) {
 			return report, err
 		}
@@ -129,8 +130,8 @@ func (a *App) awaitSound(ctx context.Context, within time.Duration, look func(co
 	}
 }
 
-func lookOnce(ctx context.Context, look func(context.Context) (*soundness.Report, error)) (*soundness.Report, error) {
-	ctx, cancel := context.WithTimeout(ctx, checkWithin)
+func lookOnce(ctx context.Context, atMost time.Duration, look func(context.Context) (*soundness.Report, error)) (*soundness.Report, error) {
+	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()
 	return look(ctx)
 }

@@ -152,7 +152,7 @@ For completion put ` + "`cmd/kubectl-autohealer/kubectl_complete-autohealer`" + 
 ` + "`source <(kubectl completion bash)`" + `. Stand-alone: ` + "`source <(kubectl-autohealer completion bash)`" + `; zsh, fish and PowerShell likewise.
 
 A verb exits with 0 when it did what it says and all is well, with 1 when it did and someone should look, and with 2 when it could not;
-plan has 3, too. With --dry-run it exits as it would without.
+plan has 3, too. With --dry-run, 0 means that it could be done.
 
 Colors are only for terminals, and [NO_COLOR](https://no-color.org) turns them off. Progress is shown on a terminal's
 standard error, and nowhere else.

@@ -161,7 +161,7 @@ func (a *App) runThaw(ctx context.Context, o *thawOptions) error {
 		return fmt.Errorf("thaw: %w", err)
 	}
 	if left != nil {
-		fmt.Fprintf(a.ErrOut, "Guardrail %s is being deleted, and freezes until it is gone: it waits for the finalizers %q, after %s still.\n", left.Name, left.Finalizers, *o.timeout)
+		fmt.Fprintf(a.ErrOut, "Guardrail %s is deleted, still there after %s, and freezes until it is gone: it waits for the finalizers %q. See who set them: kubectl get guardrail %[1]s -o yaml\n", left.Name, *o.timeout, left.Finalizers)
 		return exitStatus(exitFound)
 	}
 	if was != nil {

@@ -43,7 +43,7 @@ func TestACompletionIsBoundedAsAWhole(t *testing.T) {
 	app := &App{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(""), Out: io.Discard, ErrOut: io.Discard}}
 	began := time.Now()
 	Run(t.Context(), app, []string{"__complete", "undo", "--cache-dir=/dev/null", "--server=" + server.URL, "node/"})
-	if took := time.Since(began); took < time.Second || took > 2900*time.Millisecond {
+	if took := time.Since(began); took < time.Second || took > 5*time.Second {
 		t.Errorf("it took %s", took)
 	}
 }

@@ -77,7 +77,7 @@ func (a *App) askVersions(ctx context.Context, v *versions) error {
 	case apierrors.IsNotFound(err):
 		v.ManagerUnknown = fmt.Sprintf("there is no Lease %s in namespace %s: no manager ran there yet, or it runs with --leader-elect=false; if it runs elsewhere, name its namespace with --autohealer-namespace", managerName, own)
 	case apierrors.IsForbidden(err):
-		v.ManagerUnknown = err.Error() + ". It takes the ClusterRole autohealer-viewer"
+		v.ManagerUnknown = err.Error() + ". It takes the ClusterRole autohealer-viewer, bound in namespace " + own + " or in the whole cluster"
 	case err != nil:
 		return fmt.Errorf("ask for the manager's version: %w", err)
 	default:

@@ -25,7 +25,7 @@ const (
 	maxReadsPerPage = 4
 	// pageSize is how many policies API server and manager read in a few milliseconds.
 	pageSize = 500
-	// maxPages bounds that list, as listTakes does. What lies past 20,000 policies, or wasn't read in time, is asked for one by one
+	// maxPages bounds that list, as listTimeout does. What lies past 20,000 policies, or wasn't read in time, is asked for one by one
 	// for as long as those who ask have time. What isn't reached is unconfirmed, and nobody may act for it.
 	maxPages = 40
 	// maxConcurrentReads are how many policies are asked for at a time.

@@ -2,6 +2,7 @@ package xds
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -83,7 +84,7 @@ func (s *Server) Set(ctx context.Context, snapshot Snapshot) {
 	}
 	orphans := s.book.remove(gone)
 	partial := slices.ContainsFunc(snapshot.Missing, func(name string) bool { return s.book.published[name] == nil && !going.Has(name) })
-	count, invalid := len(s.book.published), len(s.book.invalid)
+	count, invalid, digests := len(s.book.published), len(s.book.invalid), maps.Clone(s.book.digests)
 	s.book.mu.Unlock()
 
 	s.endpoints.apply(c.endpoints, nil)
@@ -93,7 +94,7 @@ func (s *Server) Set(ctx context.Context, snapshot Snapshot) {
 
 	s.mu.Lock()
 	news := !slices.Equal(held.Clusters, s.held.Clusters)
-	s.held = held
+	s.held, s.announced = held, digests
 	s.mu.Unlock()
 	s.ready.Store(true)
 	s.countPublished()

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 	"k8s.io/utils/set"
@@ -38,10 +39,11 @@ func (s *Server) Report() Report {
 	for _, name := range slices.Sorted(maps.Keys(rejections))[:min(maxNamed, len(rejections))] {
 		r.Rejections[name] = rejections[name][:1]
 	}
+	s.mu.Lock()
+	digests := s.announced // before the clients: of something newer they may only be said to be behind
+	s.mu.Unlock()
 	r.Clients = s.clusters.clients()
-	s.book.mu.Lock()
-	defer s.book.mu.Unlock()
-	for namespace, digest := range s.book.digests {
+	for namespace, digest := range digests {
 		if slices.ContainsFunc(r.Clients, func(c Clients) bool { return s.scope(c.Identity).allows(namespace) }) {
 			r.Content[namespace] = strconv.FormatUint(digest, 36)
 		}
@@ -65,7 +67,9 @@ func (t *table) clients() (all []Clients) {
 		if f.full || len(names) > 0 {
 			c.Behind++
 		}
-		open[f.identity].Insert(names...)
+		if open[f.identity].Len() <= maxNamed { // of more none is named
+			open[f.identity].Insert(names...)
+		}
 		anything[f.identity] = anything[f.identity] || f.full
 	}
 	for _, identity := range slices.Sorted(maps.Keys(by)) {
@@ -86,12 +90,22 @@ func (f *feed) open() (names []string) {
 	return slices.AppendSeq(names, maps.Keys(f.rejected))
 }
 
-// Learn takes what the other replicas report.
-func (s *Server) Learn(others []Report) {
+// Learn takes what the other replicas report, and when they were asked: zero while not all could be understood. News may have changed how far
+// clients are.
+func (s *Server) Learn(others []Report, at time.Time, news bool) {
 	s.mu.Lock()
-	s.others = others
+	s.others, s.learnedAt = others, at
 	s.mu.Unlock()
-	s.report(s.Progressed, nil)
+	if news {
+		s.report(s.Progressed, nil)
+	}
+}
+
+// LearnedAt is when the other replicas were asked last; zero while it isn't known what all of them report.
+func (s *Server) LearnedAt() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.learnedAt
 }
 
 func (s *Server) learned() []Report {
@@ -103,8 +117,15 @@ func (s *Server) learned() []Report {
 // Connected counts the clients of all replicas that may see a namespace, by identity.
 func (s *Server) Connected(namespace string) map[string]int {
 	all := map[string]int{}
-	for _, clients := range append([]Report{{Clients: s.clusters.clients()}}, s.learned()...) {
-		for _, c := range clients.Clients {
+	s.clusters.mu.Lock()
+	for f := range s.clusters.feeds {
+		if f.scope.allows(namespace) {
+			all[f.identity]++
+		}
+	}
+	s.clusters.mu.Unlock()
+	for _, r := range s.learned() {
+		for _, c := range r.Clients {
 			if s.scope(c.Identity).allows(namespace) {
 				all[c.Identity] += c.Connected
 			}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
+	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	. "github.com/onsi/gomega"
@@ -26,7 +27,7 @@ func tell(t *testing.T, to *world, from ...*world) {
 		}
 		all = append(all, r)
 	}
-	to.server.Learn(all)
+	to.server.Learn(all, time.Now(), true)
 }
 
 func TestWhatIsConnectedToAnotherReplicaCounts(t *testing.T) {
@@ -54,7 +55,7 @@ func TestWhatIsConnectedToAnotherReplicaCounts(t *testing.T) {
 	leader.serve("shop/web/80", 6, 1001)
 	leader.set()
 	g.Eventually(func() [2]int {
-		leader.server.Learn(nil)
+		leader.server.Learn(nil, time.Now(), true)
 		connected, acked := leader.server.Together([]string{"shop/web/80"})
 		return [2]int{connected, acked}
 	}, "5s").Should(Equal([2]int{1, 1}), "the leader's own has it")
@@ -67,7 +68,7 @@ func TestWhatIsConnectedToAnotherReplicaCounts(t *testing.T) {
 	follower.connect(xdsclient.Options{Mute: true})
 	g.Eventually(together("shop/web/80"), "5s").Should(Equal([2]int{3, 2}))
 	g.Expect(together("gone/web/80")()).To(Equal([2]int{0, 0}))
-	leader.server.Learn(nil)
+	leader.server.Learn(nil, time.Now(), true)
 	connected, acked := leader.server.Together([]string{"shop/web/80"})
 	g.Expect([]int{connected, acked}).To(Equal([]int{1, 1}), "the other replica is gone")
 }

@@ -77,8 +77,12 @@ type Server struct {
 	mu     sync.Mutex
 	held   Held     // needs mu
 	others []Report // of other replicas; needs mu
-	ready  atomic.Bool
-	listen atomic.Pointer[net.TCPAddr]
+	// learnedAt is when others was asked; needs mu.
+	learnedAt time.Time
+	// announced are the digests of what all clients are behind of, or have; needs mu. It is never changed.
+	announced map[string]uint64
+	ready     atomic.Bool
+	listen    atomic.Pointer[net.TCPAddr]
 	// open are what ends the streams that are open; needs mu.
 	open map[*session]context.CancelFunc
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -139,7 +140,8 @@ func repository() string { return filepath.Join(c.Dir, "git") }
 func git(ctx context.Context, args ...string) string {
 	GinkgoHelper()
 	cmd := exec.CommandContext(ctx, "git", append([]string{"-C", repository()}, args...)...)
-	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null")
+	ours := slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "GIT_") }) // which may name another repository, as in a hook
+	cmd.Env = append(ours, "GIT_CONFIG_GLOBAL=/dev/null")
 	said, err := cmd.CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), string(said))
 	return string(said)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,7 +61,8 @@ func requestedAt() string {
 func git(ctx context.Context, args ...string) string {
 	GinkgoHelper()
 	cmd := exec.CommandContext(ctx, "git", append([]string{"-C", repository}, args...)...)
-	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null")
+	ours := slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "GIT_") }) // which may name another repository, as in a hook
+	cmd.Env = append(ours, "GIT_CONFIG_GLOBAL=/dev/null")
 	said, err := cmd.CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), string(said))
 	return string(said)

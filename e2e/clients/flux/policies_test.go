@@ -82,7 +82,7 @@ var _ = Describe("Flux", Ordered, ContinueOnFailure, func() {
 		Expect(generations()).To(Equal(before))
 	}, NodeTimeout(specTime))
 
-	for _, force := range []string{"false", "true"} {
+	for _, force := range []string{"true", "false"} {
 		It("says a refusal in the rule's words, leaves the policy as it is, and applies the commit that repairs it; with force: "+force, func(ctx SpecContext) {
 			kubectl(ctx, "patch", "kustomization", "policies", "-n", "flux-system", "--type=merge", `-p={"spec":{"force":`+force+`}}`)
 			dangerous := strings.Replace(setOf("broken"), "Broken: {status: true}", "Ready: {status: true}", 1)

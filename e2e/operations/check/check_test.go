@@ -206,7 +206,7 @@ caches         ok: the manager has seen every change of a policy, but for those 
 verdicts       UNSOUND, which may follow from webhook
 records        ok: each taint of Autohealer's on a node is of a ConditionSet that is there, and every record can be read
 The installation isn't sound, or can't be seen to be. What to do:
-webhook        Install this version: kubectl apply -k config/default; or use the plugin of the version that is installed.
+webhook        Install this version, the way it was installed: helm upgrade, or kubectl apply -f install.yaml, or kubectl apply -k config/default; or use the plugin of the version that is installed.
 All that was found: kubectl autohealer check -o yaml
 `))))
 	})

@@ -118,7 +118,7 @@ func (s *Snapshot) Lacks() (lacks []string) {
 		lacks = append(lacks, "no annotation says when the facts were written; "+s.TakenAt.UTC().Format(time.RFC3339)+", the last time that an object tells of, is taken for it and for the API server's time")
 	}
 	if s.unasked {
-		lacks = append(lacks, "no annotation says what was asked for; all objects of the kinds that it has are taken to be in it, which those of one namespace or with one label are not")
+		lacks = append(lacks, "no annotation says how the objects were listed, so all of their kinds are taken to be there; if they are of one namespace or one label, write the facts with kubectl autohealer facts export")
 	}
 	return lacks
 }

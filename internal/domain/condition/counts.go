@@ -10,12 +10,12 @@ import (
 
 // usage is what a node counts for under the limits: what it is known to carry together with what is in flight to it.
 type usage struct {
-	// counted: it is one of the N that percentages are of. away: it would be one, if it were available.
+	// counted: it is one of the N that percentages are of. unavailable: it would be one, if it were available.
 	counted, unavailable bool
-	// controlPlane: a control-plane node; planeReady: one that serves.
+	// controlPlane: a control-plane node; controlPlaneReady: one that serves.
 	controlPlane, controlPlaneReady bool
 	zone                            string
-	// tainted taint of ours; one that keeps pods away; one that evicts.
+	// tainted: it has a taint of ours; repels: one that keeps pods away; evicts: one that evicts.
 	tainted, repels, evicts bool
 	// last is when a taint of ours was set, or became NoExecute, for the last time.
 	last time.Time
@@ -112,7 +112,7 @@ func (t *tally) add(u usage, n int) {
 type counts struct {
 	cluster tally
 	zones   map[string]*tally
-	// controlPlaneReady are control-plane nodes that serve; planeTainted are those with any taint of ours.
+	// controlPlaneReady are control-plane nodes that serve; controlPlaneTainted are those with any taint of ours.
 	controlPlaneReady, controlPlaneTainted int
 }
 

@@ -15,7 +15,7 @@ import (
 const (
 	// heldRequeueAfter is the safety net for a held act that no event may free.
 	heldRequeueAfter = time.Minute
-	// maxEvictingTaints of one node by one set within historyKept are the last that may evict.
+	// maxEvictingTaints of one node by one set within historyRetention are the last that may evict.
 	maxEvictingTaints = 2
 )
 
@@ -119,7 +119,7 @@ func (s *Set) effectFor(claim OwnedTaint, now time.Time) (corev1.TaintEffect, ti
 	return corev1.TaintEffectNoExecute, time.Time{}
 }
 
-// taintCount says which taint of the node by the set, or by one of its name before it, within historyKept the next one would be, under whatever
+// taintCount says which taint of the node by the set, or by one of its name before it, within historyRetention the next one would be, under whatever
 // key; 0 for the first ones, which don't count as flapping. What people do to a set makes no conditions flap, though it gives no further
 // eviction either.
 func (p *planner) taintCount(c Claimant) int {
@@ -146,7 +146,7 @@ func (p *planner) taintCount(c Claimant) int {
 func (t OwnedTaint) flaps() bool { return t.TaintCount > maxEvictingTaints }
 
 // recoverAfter is how long a node must have been clear before the claim's taint goes: as the set says for the first two within
-// historyKept; of the third a minute at least, then two, four, up to half an hour. Conditions that flap take the node out and back as fast
+// historyRetention; of the third a minute at least, then two, four, up to half an hour. Conditions that flap take the node out and back as fast
 // as they come, and whoever schedules by it, too. No longer than half of StaleAfter: without heartbeats that is how long it is
 // known to be clear.
 func (s *Set) recoverAfter(t OwnedTaint) time.Duration {

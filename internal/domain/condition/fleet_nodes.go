@@ -179,7 +179,7 @@ func (f *Fleet) updateSets(n *nodeState, before, after *Node, at Moment) {
 			}
 		}
 	}
-	for _, is := range after.Observations { // what vanished has a reading still
+	for _, is := range after.Observations { // what vanished has an observation still
 		if !before.Observations.same(is) {
 			for s := range f.setIndex[facet{"condition", is.Type}] {
 				f.updateSet(s, n, before, after, at)

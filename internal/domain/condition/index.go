@@ -222,7 +222,7 @@ func (s *nodeSet) set(slot int, in bool) {
 	s.number.SetBit(&s.number, slot, bit)
 }
 
-// intersect leaves only what is in other, too; drop takes out what is in other, and join takes it in.
+// intersect leaves only what is in other, too; subtract takes out what is in other, and union takes it in.
 func (s *nodeSet) intersect(other *nodeSet) { s.number.And(&s.number, &other.number) }
 func (s *nodeSet) subtract(other *nodeSet)  { s.number.AndNot(&s.number, &other.number) }
 func (s *nodeSet) union(other *nodeSet)     { s.number.Or(&s.number, &other.number) }

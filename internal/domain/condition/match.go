@@ -29,7 +29,7 @@ type Match struct {
 	Phase Phase
 	// Since is when the latest member began to match (Matching), as its reporter wrote it, clamped to the node's life.
 	Since time.Time
-	// ForElapsedAt is when the set's `for` has passed since then. Held-back nodes queue by it: unlike HoldsAt it is the same
+	// ForElapsedAt is when the set's `for` has passed since then. Held-back nodes queue by it: unlike DueAt it is the same
 	// after a restart, which must not reorder them.
 	ForElapsedAt time.Time
 	// DueAt is when the match has lasted for the set's `for` by our own observation, too (Matching).

@@ -50,7 +50,7 @@ type Node struct {
 	record       string
 	recorded     bool
 	Observations Observations
-	// Lease is the node's Lease as a reading without a status; zero while unknown.
+	// Lease is the node's Lease as an observation without a status; zero while unknown.
 	Lease Observation
 	// FirstSeen by our clock.
 	FirstSeen time.Time
@@ -60,7 +60,7 @@ type Node struct {
 // map takes longer for.
 type Observations []Observation
 
-// Of gives the reading of a condition; ok says whether the node reports it, or did while we looked.
+// Of gives the observation of a condition; ok says whether the node reports it, or did while we looked.
 func (r Observations) Of(conditionType string) (of Observation, ok bool) {
 	i := sort.Search(len(r), func(i int) bool { return r[i].Type >= conditionType })
 	if i == len(r) || r[i].Type != conditionType {

@@ -52,7 +52,7 @@ type PastTaint struct {
 	Withdrawn bool `json:"-"`
 }
 
-// historyKept bounds the record: what lies further back says nothing about flapping.
+// historyRetention bounds the record: what lies further back says nothing about flapping.
 const (
 	historyRetention = time.Hour
 	// maxHistory bounds its length, whatever fights over the node.

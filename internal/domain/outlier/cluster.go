@@ -38,10 +38,10 @@ func NewCluster(a *Assignment) (*clusterv3.Cluster, error) {
 		c.OutlierDetection = detection(&a.Policy.Settings)
 		c.CommonLbConfig = &clusterv3.Cluster_CommonLbConfig{
 			HealthyPanicThreshold: &typev3.Percent{Value: float64(a.Policy.Settings.PanicThreshold)},
-			// Else a host that is ejected within a second of another one gets requests until that second is over.
-			UpdateMergeWindow: durationpb.New(0),
 		}
 		if !a.Policy.Settings.Observe {
+			// Else a host that is ejected within a second of another one gets requests until that second is over.
+			c.CommonLbConfig.UpdateMergeWindow = durationpb.New(0)
 			c.ConnectTimeout = duration(a.Policy.Settings.ConnectTimeout)
 		}
 	}

@@ -29,7 +29,7 @@ const (
 type Fleet struct {
 	// Timings say how fast targets may be scaled up. The zero value is production's.
 	Timings timing.Timings
-	// Complete says whether all targets that there are were expected; else some may be unhealthy of which nothing is known. Default: they are.
+	// Complete says whether all targets that there are were added; else some may be unhealthy of which nothing is known. Default: they are.
 	Complete func() bool
 
 	mu      sync.Mutex

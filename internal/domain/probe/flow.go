@@ -76,7 +76,7 @@ type Plan struct {
 	RequeueAt time.Time
 	Flow      Flow
 
-	// restores: replicas are restored to an object that the config doesn't name; stuck: it can't be read.
+	// restoresRemoved: replicas are restored to an object that the config doesn't name; removedBlocked: it can't be read.
 	restoresRemoved, removedBlocked bool
 }
 

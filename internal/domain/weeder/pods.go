@@ -12,7 +12,7 @@ import (
 // podState is a pod with what we did about it.
 type podState struct {
 	*Pod
-	// restarted: one of its containers was. ranWell: that one ran without a restart for so long at first that the kubelet
+	// restarted: one of its containers was. ranLongAtFirst: that one ran without a restart for so long at first that the kubelet
 	// would have forgotten its back-off.
 	restarted, ranLongAtFirst bool
 	// replaces is the deletion of ours as whose heir it counts; nil for none.
