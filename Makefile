@@ -222,9 +222,14 @@ test-node: controlplane node previous build static $(TESTERS) ## Run the tests t
 	@$(TEST) -- -count=1 -timeout 15m -p 1 ./e2e/node/...
 
 .PHONY: test-clients
-test-clients: controlplane node envoy helm argocd flux envoygateway build static $(TESTERS) ## Install, change and uninstall with Helm 4, Helm 3, Argo CD and Flux, and patch Envoy Gateway.
-	@$(TEST) -- -count=1 -timeout 15m -p 1 ./e2e/clients/...
+test-clients: controlplane node helm build static $(TESTERS) ## Install, upgrade, roll back and uninstall the chart with Helm 4 and Helm 3.
+	@$(TEST) -- -count=1 -timeout 15m ./e2e/clients
 	@$(TEST) -- -count=1 -timeout 15m ./e2e/node/pod -ginkgo.label-filter=clients
+
+# Each is built once, in 10 to 20 minutes.
+.PHONY: test-ecosystem
+test-ecosystem: controlplane envoy argocd flux envoygateway build $(TESTERS) ## Run the tests with the real Argo CD, Flux and Envoy Gateway.
+	@$(TEST) -- -count=1 -timeout 15m -p 1 ./e2e/clients/argocd ./e2e/clients/flux ./e2e/clients/envoygateway
 
 OBJECTS ?= 2500
 .PHONY: differential

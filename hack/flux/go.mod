@@ -1,4 +1,4 @@
-// Flux's controllers, to test with (make test-clients): built from their modules, as Helm is. helm-controller isn't among them: the Helm of
+// Flux's controllers, to test with (make test-ecosystem): built from their modules, as Helm is. helm-controller isn't among them: the Helm of
 // Flux's own that it needs couldn't be had. `make verify` doesn't tidy this: it would want what the controllers' tests import, which couldn't, either.
 module github.com/resourcestack/autohealer/hack/flux
 

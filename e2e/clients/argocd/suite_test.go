@@ -50,7 +50,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	bin, err := cluster.BinDir()
 	Expect(err).NotTo(HaveOccurred())
 	if _, err := os.Stat(filepath.Join(bin, "argocd")); err != nil {
-		Skip("there is no bin/argocd: make argocd builds it, make test-clients as well")
+		Skip("there is no bin/argocd: make argocd builds it, make test-ecosystem as well")
 	}
 	c, err = cluster.Start(ctx, cluster.Options{ControllerManager: true, Scheduler: true, Kwok: true, Out: GinkgoWriter})
 	Expect(err).NotTo(HaveOccurred())
