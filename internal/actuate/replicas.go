@@ -45,6 +45,8 @@ type Replicas struct {
 	looked time.Time
 	seen   map[string]seen
 	others []xds.Report
+	// known is what the server was told last of whether that is all.
+	known bool
 }
 
 // seen is an entry of another replica, and since when it is as it is by this process's clock: others' clocks may be wrong.
@@ -100,6 +102,10 @@ func (r *Replicas) Start(ctx context.Context) error {
 
 // exchange reads the others' entries and has its own as it is to be: there is none without clients.
 func (r *Replicas) exchange(ctx context.Context, own xds.Report) error {
+	if r.known && !r.Known() { // statuses claim what nobody could read for too long
+		r.known = false
+		r.Server.Learn(r.others, time.Time{}, true)
+	}
 	if serves := r.Server.Serves; serves != nil && !serves() {
 		return errNotOurs
 	}
@@ -153,8 +159,8 @@ func (r *Replicas) look(stored *corev1.ConfigMap) (pruned bool) {
 		others = append(others, e.Report)
 	}
 	r.seen = all
-	news := r.Known() == at.IsZero() || !equality.Semantic.DeepEqual(others, r.others)
-	r.others = others
+	news := r.known == at.IsZero() || !equality.Semantic.DeepEqual(others, r.others)
+	r.others, r.known = others, !at.IsZero()
 	r.Server.Learn(others, at, news)
 	return pruned
 }

@@ -148,3 +148,23 @@ func TestWhatCannotBeReadIsNotKnown(t *testing.T) {
 	r.Server.Serves = func() bool { return false }
 	g.Expect(r.exchange(t.Context(), r.Server.Report())).To(MatchError(ContainSubstring("isn't known to be this installation's")))
 }
+
+// TestStatusesAreLookedAtWhenNothingIsKnownAnyMore, such as after the right to read the ConfigMap is gone: else they would go on to claim.
+func TestStatusesAreLookedAtWhenNothingIsKnownAnyMore(t *testing.T) {
+	g := NewWithT(t)
+	now := testclock.NewFakeClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC))
+	r := replica(t, fake.NewClientBuilder().Build(), "leader", now)
+	r.tells(t)
+	looked := 0
+	r.Server.Progressed = func([]string) { looked++ }
+	r.Reader = unreadable{}
+	exchange := func() { g.Expect(r.exchange(t.Context(), r.Server.Report())).NotTo(Succeed()) }
+	now.Step(goneAfter - time.Second)
+	exchange()
+	g.Expect(looked).To(BeZero())
+	now.Step(time.Second)
+	exchange()
+	exchange()
+	g.Expect(looked).To(Equal(1))
+	g.Expect(r.Known()).To(BeFalse())
+}
