@@ -104,17 +104,25 @@ func (a *App) runCheck(ctx context.Context, o *checkOptions) error {
 	return nil
 }
 
-// awaitSound looks until all is sound or time is up, and gives the last look. While there is time an API server that doesn't
-// answer may come back.
+// awaitSound looks until all is sound or time is up, and gives the last look that ended. While there is time an API server that
+// doesn't answer may come back.
 func (a *App) awaitSound(ctx context.Context, within time.Duration, look func(context.Context) (*soundness.Report, error)) (*soundness.Report, error) {
 	progress := a.progress()
 	defer progress("")
 	ticker := time.NewTicker(checkEvery)
 	defer ticker.Stop()
+	var last *soundness.Report
 	atMost := checkWithin // for the first look, also without --wait
 	for until := a.Clock.Now().Add(within); ; atMost = min(checkWithin, max(checkEvery, until.Sub(a.Clock.Now()))) {
 		report, err := lookOnce(ctx, atMost, look)
-		if err == nil && report.Sound || !a.Clock.Now().Before(until) {
+		if err == nil {
+			last = report
+		}
+		over := !a.Clock.Now().Before(until)
+		if over && last != nil && errors.Is(err, context.DeadlineExceeded) { // it was cut off: what the one before found says more
+			return last, nil
+		}
+		if over || err == nil && report.Sound {
 			return report, err
 		}
 		if err == nil {

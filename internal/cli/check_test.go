@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,4 +32,23 @@ func TestALookEnds(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestALookThatIsCutOffSaysLessThanTheOneBefore is not an error of the whole.
+func TestALookThatIsCutOffSaysLessThanTheOneBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		app := &App{IOStreams: genericiooptions.NewTestIOStreamsDiscard(), Clock: clock.RealClock{}}
+		first := &soundness.Report{}
+		looks := 0
+		got, err := app.awaitSound(t.Context(), 2*time.Second, func(ctx context.Context) (*soundness.Report, error) {
+			if looks++; looks == 1 {
+				return first, nil
+			}
+			<-ctx.Done()
+			return nil, fmt.Errorf("get deployments: %w", ctx.Err())
+		})
+		if got != first || err != nil {
+			t.Errorf("after %d looks: %v, %v", looks, got, err)
+		}
+	})
 }
