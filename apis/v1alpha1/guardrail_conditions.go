@@ -10,7 +10,7 @@ const (
 	ReasonResumed = "Resumed"
 	// ReasonActive: the exception lifts its rules now.
 	ReasonActive = "Active"
-	// ReasonWaiting: the target isn't stored, or not yet with the spec that the exception is for.
+	// ReasonWaiting: the target isn't stored, or not yet with the spec that the exception is for, or a rule that it names isn't there yet.
 	ReasonWaiting = "Waiting"
 	// ReasonExpired: the exception's time is over.
 	ReasonExpired = "Expired"
@@ -18,7 +18,7 @@ const (
 	ReasonSpecChanged = "SpecChanged"
 	// ReasonTargetMissing: the target was there and is gone.
 	ReasonTargetMissing = "TargetMissing"
-	// ReasonRuleNotExceptable: a rule that the exception names doesn't exist, or may not be lifted.
+	// ReasonRuleNotExceptable: a rule that the exception names may not be lifted, or doesn't exist any more.
 	ReasonRuleNotExceptable = "RuleNotExceptable"
 )
 

@@ -73,9 +73,9 @@ func (k *keeper) observe(ctx context.Context, x *v1alpha1.GuardrailException) (s
 		rule, known := rules[id]
 		switch {
 		case !known:
-			st.cant = append(st.cant, id+" is no rule for "+ref.Kind)
+			st.unknown = append(st.unknown, id)
 		case !rule.Exceptable:
-			st.cant = append(st.cant, id+" isn't exceptable")
+			st.fixed = append(st.fixed, id)
 		case rule.AtRunTime:
 			st.atRunTime = append(st.atRunTime, id)
 		}

@@ -22,8 +22,8 @@ type state struct {
 	// ends is when the exception's time is over.
 	ends   time.Time
 	target target
-	// cant says of each rule that can't be lifted why.
-	cant []string
+	// fixed are the named rules that may not be lifted, and unknown those that no rule for the target's kind is.
+	fixed, unknown []string
 	// atRunTime are the named rules that judge the stored target again and again; the others judge its changes.
 	atRunTime []string
 }
@@ -36,14 +36,8 @@ func statusOf(x *v1alpha1.GuardrailException, st state) v1alpha1.GuardrailExcept
 	judged := policy.FromVerdict(st.verdict, nil)
 	accepted := judged.Accepted()
 	ready := readyCondition(x, st)
-	switch {
-	case len(st.cant) > 0:
-		ready.Status, ready.Reason = metav1.ConditionFalse, v1alpha1.ReasonRuleNotExceptable
-		ready.Message = "It lifts nothing: " + strings.Join(st.cant, ", ") + "."
-	case judged.Rejected():
+	if judged.Rejected() && len(st.fixed) == 0 { // which says it better
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, accepted.Reason, "It lifts nothing while the rules refuse it; see Accepted."
-	case ready.Reason == v1alpha1.ReasonExpired && st.ends.After(x.CreationTimestamp.Time): // it ended as it was meant to
-		ready.Status = metav1.ConditionTrue
 	}
 	stalled := metav1.Condition{Type: v1alpha1.ConditionStalled}
 	switch {
@@ -58,8 +52,8 @@ func statusOf(x *v1alpha1.GuardrailException, st state) v1alpha1.GuardrailExcept
 	return after
 }
 
-// readyCondition says whether the exception holds. One whose target isn't stored yet holds all the same: it must be there
-// before the target, and a GitOps tool that applies one after the other waits for it.
+// readyCondition says whether the exception needs nobody: it holds, or has held. So does one whose target or rules aren't stored yet: it must be
+// there before the target, and GitOps tools wait for it, which also apply anew to another cluster what is over.
 func readyCondition(x *v1alpha1.GuardrailException, st state) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}
 	name := x.Spec.TargetRef.Kind + " " + x.Spec.TargetRef.Name
@@ -70,10 +64,12 @@ func readyCondition(x *v1alpha1.GuardrailException, st state) metav1.Condition {
 	}
 	switch matches := st.target.found && st.target.hash == x.Spec.SpecHash; {
 	case !st.now.Before(st.ends):
-		c.Reason, c.Message = v1alpha1.ReasonExpired, fmt.Sprintf("It has lifted nothing since %s. Delete it, or make another one.", until)
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonExpired, fmt.Sprintf("It has lifted nothing since %s. Delete it, or make another one.", until)
 		if ids := onChange(x, st); matches && len(ids) > 0 {
 			c.Message += fmt.Sprintf(" %s goes on as it was admitted: %s judges changes only.", name, strings.Join(ids, ", "))
 		}
+	case len(st.fixed)+len(st.unknown) > 0:
+		c.Status, c.Reason, c.Message = ofRules(x, st, until)
 	case matches:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonActive, active(x, st, name, until)
 	case !heldBefore(x):
@@ -88,11 +84,23 @@ func readyCondition(x *v1alpha1.GuardrailException, st state) metav1.Condition {
 	return c
 }
 
+// ofRules tells what is the matter with its rules.
+func ofRules(x *v1alpha1.GuardrailException, st state, until string) (ready metav1.ConditionStatus, reason, message string) {
+	kind, unknown := x.Spec.TargetRef.Kind, strings.Join(st.unknown, ", ")
+	switch {
+	case len(st.fixed) > 0:
+		return metav1.ConditionFalse, v1alpha1.ReasonRuleNotExceptable, fmt.Sprintf("It lifts nothing: %s can't be lifted.", strings.Join(st.fixed, ", "))
+	case heldBefore(x):
+		return metav1.ConditionFalse, v1alpha1.ReasonRuleNotExceptable, fmt.Sprintf("It lifts nothing: there is no rule %s for a %s any more.", unknown, kind)
+	}
+	return metav1.ConditionTrue, v1alpha1.ReasonWaiting, fmt.Sprintf("Until %s it waits for a rule %s for a %s, and lifts nothing before there is one.", until, unknown, kind)
+}
+
 // heldBefore says whether this generation of the exception has met its target already.
 func heldBefore(x *v1alpha1.GuardrailException) bool {
 	was := meta.FindStatusCondition(x.Status.Conditions, v1alpha1.ConditionReady)
 	return was != nil && was.ObservedGeneration == x.Generation &&
-		slices.Contains([]string{v1alpha1.ReasonActive, v1alpha1.ReasonSpecChanged, v1alpha1.ReasonTargetMissing}, was.Reason)
+		slices.Contains([]string{v1alpha1.ReasonActive, v1alpha1.ReasonSpecChanged, v1alpha1.ReasonTargetMissing, v1alpha1.ReasonRuleNotExceptable}, was.Reason)
 }
 
 // onChange are the exception's rules that won't judge the target until its spec changes.

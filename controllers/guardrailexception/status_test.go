@@ -81,17 +81,22 @@ func TestWhatEachExceptionsStatusSays(t *testing.T) {
 		"its time is over": {"Active", state{verdict: fine, now: ends, ends: ends, target: asMeant, atRunTime: []string{"platform/team", "platform/size"}}, []string{
 			admitted, "Ready=True Expired: It has lifted nothing since 2026-03-01T13:00:00Z. Delete it, or make another one.",
 		}, status.CurrentStatus},
-		"its time is over, and a rule couldn't be lifted all the while": {"", state{verdict: fine, now: ends, ends: ends, target: asMeant, cant: []string{"platform/size isn't exceptable"}}, []string{
-			admitted, "Ready=False RuleNotExceptable: It lifts nothing: platform/size isn't exceptable.",
-			"Stalled=True RuleNotExceptable: It lifts nothing: platform/size isn't exceptable.",
+		"its time is over, and a rule couldn't be lifted all the while": {"", state{verdict: fine, now: ends, ends: ends, target: asMeant, fixed: []string{"platform/size"}}, []string{
+			admitted, "Ready=True Expired: It has lifted nothing since 2026-03-01T13:00:00Z. Delete it, or make another one. ConditionSet a goes on as it was admitted: platform/team, platform/size judges changes only.",
+		}, status.CurrentStatus},
+		"its time was over before it was made, as in a new cluster": {"", state{verdict: fine, now: ends, ends: made.Add(-time.Hour)}, []string{
+			admitted, "Ready=True Expired: It has lifted nothing since 2026-02-28T23:00:00Z. Delete it, or make another one.",
+		}, status.CurrentStatus},
+		"a rule isn't there yet": {"", state{verdict: fine, now: noon, ends: ends, target: asMeant, unknown: []string{"platform/size"}}, []string{
+			admitted, "Ready=True Waiting: Until 2026-03-01T13:00:00Z it waits for a rule platform/size for a ConditionSet, and lifts nothing before there is one.",
+		}, status.CurrentStatus},
+		"a rule is gone": {"Active", state{verdict: fine, now: noon, ends: ends, target: asMeant, unknown: []string{"platform/size"}}, []string{
+			admitted, "Ready=False RuleNotExceptable: It lifts nothing: there is no rule platform/size for a ConditionSet any more.",
+			"Stalled=True RuleNotExceptable: It lifts nothing: there is no rule platform/size for a ConditionSet any more.",
 		}, status.FailedStatus},
-		"its time was over before it was made": {"", state{verdict: fine, now: ends, ends: made.Add(-time.Hour), target: asMeant, atRunTime: []string{"platform/team", "platform/size"}}, []string{
-			admitted, "Ready=False Expired: It has lifted nothing since 2026-02-28T23:00:00Z. Delete it, or make another one.",
-			"Stalled=True Expired: It has lifted nothing since 2026-02-28T23:00:00Z. Delete it, or make another one.",
-		}, status.FailedStatus},
-		"a rule can't be lifted": {"", state{verdict: fine, now: noon, ends: ends, target: asMeant, cant: []string{"platform/size isn't exceptable"}}, []string{
-			admitted, "Ready=False RuleNotExceptable: It lifts nothing: platform/size isn't exceptable.",
-			"Stalled=True RuleNotExceptable: It lifts nothing: platform/size isn't exceptable.",
+		"a rule can't be lifted": {"", state{verdict: fine, now: noon, ends: ends, target: asMeant, fixed: []string{"platform/size"}}, []string{
+			admitted, "Ready=False RuleNotExceptable: It lifts nothing: platform/size can't be lifted.",
+			"Stalled=True RuleNotExceptable: It lifts nothing: platform/size can't be lifted.",
 		}, status.FailedStatus},
 		"a rule refuses the exception": {"", state{verdict: guard.Verdict{Violations: []guard.Violation{{Rule: "guardrailexception/too-long", Severity: guard.Deny, Message: "no", Docs: "d"}}}, now: noon, ends: ends, target: asMeant}, []string{
 			"Accepted=False RuleViolated: guardrailexception/too-long: no (d)",

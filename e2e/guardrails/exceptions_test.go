@@ -213,7 +213,6 @@ var _ = Describe("An exception", func() {
 		Expect(create(ctx, x).refusal).To(ContainSubstring(want))
 	},
 		Entry("for a rule that can't be lifted", func(x *v1alpha1.GuardrailException) { x.Spec.RuleIDs = []string{"conditionset/reserved-taint-key"} }, "guardrailexception/fixed-rule: conditionset/reserved-taint-key"),
-		Entry("for a rule that there isn't", func(x *v1alpha1.GuardrailException) { x.Spec.RuleIDs = []string{"conditionset/matches"} }, "guardrailexception/unknown-rule"),
 		Entry("for longer than a week", func(x *v1alpha1.GuardrailException) {
 			x.Spec.ExpiresAt = v1alpha1.Timestamp(time.Now().Add(8 * 24 * time.Hour).UTC().Format(time.RFC3339))
 		}, "guardrailexception/too-long"),
@@ -229,8 +228,19 @@ var _ = Describe("An exception", func() {
 		x.Spec.ExpiresAt = "2026-01-01T00:00:00Z"
 		Expect(create(ctx, x, client.DryRunAll).warnings).To(ContainElement(ContainSubstring("guardrailexception/expired: ")))
 		except(ctx, x)
-		Eventually(exceptionSays(ctx, "over", "Ready")).Should(HavePrefix("False Expired: "))
+		Eventually(exceptionSays(ctx, "over", "Ready")).Should(HavePrefix("True Expired: "))
 		Expect(create(ctx, set, client.DryRunAll).refusal).To(ContainSubstring("over/r: "))
+	})
+
+	It("is stored with a warning before its rule is, and lifts it once it is", func(ctx SpecContext) {
+		set := fixture.NewSet("early", w.Key("early"), repel, "EarlyBroken")
+		x := newException("early", set, time.Hour, "early/r")
+		Expect(create(ctx, x, client.DryRunAll).warnings).To(ContainElement(ContainSubstring(`guardrailexception/unknown-rule: no rule for ConditionSets has the id "early/r", so it lifts none until there is one`)))
+		except(ctx, x)
+		Eventually(exceptionSays(ctx, "early", "Ready")).Should(MatchRegexp("^True Waiting: Until .* it waits for a rule early/r for a ConditionSet"))
+		put(ctx, "early", rule("r", "object.metadata.name != 'early'", exceptable))
+		Eventually(exceptionSays(ctx, "early", "Ready")).Should(MatchRegexp("^True Waiting: Until .* it waits for ConditionSet early"))
+		Expect(create(ctx, set, client.DryRunAll).refusal).To(BeEmpty())
 	})
 
 	It("that names a rule which may no longer be lifted lifts nothing", func(ctx SpecContext) {
@@ -240,6 +250,6 @@ var _ = Describe("An exception", func() {
 		Eventually(setSays(ctx, "fixed", "Accepted"), soon).Should(HavePrefix("True"))
 		put(ctx, "fixing", rule("r", "object.metadata.name != 'fixed'"))
 		Eventually(setSays(ctx, "fixed", "Accepted"), soon).Should(HavePrefix("False RuleViolated: fixing/r"))
-		Eventually(exceptionSays(ctx, "fixed", "Ready")).Should(HavePrefix("False RuleNotExceptable: It lifts nothing: fixing/r isn't exceptable."))
+		Eventually(exceptionSays(ctx, "fixed", "Ready")).Should(HavePrefix("False RuleNotExceptable: It lifts nothing: fixing/r can't be lifted."))
 	})
 })

@@ -130,12 +130,13 @@ func (e *evaluation) readExceptions() {
 	e.exceptions = e.guard.byTarget(all)[target]
 }
 
-// admits says whether the rules over exceptions admit this one. It is asked only when the exception would lift something,
-// which is seldom.
+// admits says whether the rules over exceptions admit this one, and all rules that it names are there: it lifts them all or none. It is asked
+// only when the exception would lift something, which is seldom.
 func (e *evaluation) admits(x *v1alpha1.GuardrailException) bool {
 	kind := e.rules.kinds[kindGuardrailException]
 	judged, err := judgedOf(kindGuardrailException, x)
-	if kind == nil || err != nil {
+	missing := func(id string) bool { return e.kind.rule(id) == nil }
+	if kind == nil || err != nil || slices.ContainsFunc(x.Spec.RuleIDs, missing) {
 		return false
 	}
 	of := e.guard.evaluation(e.ctx, e.rules, kind, judged)

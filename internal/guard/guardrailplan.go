@@ -143,12 +143,10 @@ func termsOfException(e *evaluation) (any, error) {
 		return p, nil // an unknown kind has a rule of its own, which needs no plan
 	}
 	for _, id := range x.Spec.RuleIDs {
-		rules := slices.Concat(kind.rules, kind.own)
-		i := slices.IndexFunc(rules, func(r *compiledRule) bool { return r.ID == id })
-		switch {
-		case i < 0:
+		switch r := kind.rule(id); {
+		case r == nil:
 			p.UnknownRules = append(p.UnknownRules, id)
-		case !rules[i].Exceptable:
+		case !r.Exceptable:
 			p.FixedRules = append(p.FixedRules, id)
 		}
 	}

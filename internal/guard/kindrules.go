@@ -24,6 +24,16 @@ type kindRules struct {
 	hash string
 }
 
+// rule is the kind's rule of this ID, and nil where it has none.
+func (k *kindRules) rule(id string) *compiledRule {
+	for _, rules := range [][]*compiledRule{k.rules, k.own} {
+		if i := slices.IndexFunc(rules, func(r *compiledRule) bool { return r.ID == id }); i >= 0 {
+			return rules[i]
+		}
+	}
+	return nil
+}
+
 // with puts together what judges a kind: the built-in part, the rules of Guardrails, and what they declare.
 func (k *builtinKind) with(own []*compiledRule, w world) *kindRules {
 	now := &kindRules{builtinKind: k, own: own, values: make([]any, len(k.variables))}
