@@ -101,7 +101,7 @@ argocd: go-version ## Put Argo CD into bin/ (about 10 minutes the first time).
 	@hack/argocd/build.sh $(BIN)
 
 .PHONY: flux
-flux: go-version ## Put Flux's source-controller and kustomize-controller into bin/ (about 20 minutes the first time).
+flux: go-version ## Put Flux's source-controller, kustomize-controller and helm-controller into bin/ (about 30 minutes the first time).
 	@hack/flux/build.sh $(BIN)
 
 .PHONY: envoygateway
@@ -221,15 +221,10 @@ test-race: go-version $(TESTERS) ## Run the tests of what runs concurrently with
 test-node: controlplane node previous build static $(TESTERS) ## Run the tests that need a real node (Linux, root).
 	@$(TEST) -- -count=1 -timeout 15m -p 1 ./e2e/node/...
 
+# Helm, Argo CD, Flux and Envoy Gateway are built once, in 10 to 30 minutes each.
 .PHONY: test-clients
-test-clients: controlplane node helm build static $(TESTERS) ## Install, upgrade, roll back and uninstall the chart with Helm 4 and Helm 3.
-	@$(TEST) -- -count=1 -timeout 15m ./e2e/clients
-	@$(TEST) -- -count=1 -timeout 15m ./e2e/node/pod -ginkgo.label-filter=clients
-
-# Each is built once, in 10 to 20 minutes.
-.PHONY: test-ecosystem
-test-ecosystem: controlplane envoy argocd flux envoygateway build $(TESTERS) ## Run the tests with the real Argo CD, Flux and Envoy Gateway.
-	@$(TEST) -- -count=1 -timeout 15m -p 1 ./e2e/clients/argocd ./e2e/clients/flux ./e2e/clients/envoygateway
+test-clients: controlplane node envoy helm argocd flux envoygateway build static $(TESTERS) $(BIN)/testpool ## Run the tests with the real Helm, Argo CD, Flux and Envoy Gateway.
+	@$(TEST) --raw-command -- $(BIN)/testpool ./e2e/clients/... ./e2e/node/pod
 
 OBJECTS ?= 2500
 .PHONY: differential

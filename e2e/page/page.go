@@ -80,12 +80,26 @@ func (p *Page) File(name string) (string, error) {
 	return "", fmt.Errorf("%s has no file %s", p.Name, name)
 }
 
-// Commands gives all commands of the page's console blocks.
+// Commands gives all commands of the page's console blocks that aren't skipped.
 func (p *Page) Commands() (all []Command) {
 	for _, b := range p.Blocks {
-		all = append(all, b.Commands...)
+		if b.Skipped == "" {
+			all = append(all, b.Commands...)
+		}
 	}
 	return all
+}
+
+// SkippedCommand is the skipped command that has these words, for a test that follows it elsewhere.
+func (p *Page) SkippedCommand(words string) (Command, error) {
+	for _, b := range p.Blocks {
+		for _, c := range b.Commands {
+			if b.Skipped != "" && strings.Contains(c.Text, words) {
+				return c, nil
+			}
+		}
+	}
+	return Command{}, fmt.Errorf("%s has no skipped command with %s", p.Name, words)
 }
 
 func (p *Page) parse(lines []string) error {
@@ -165,6 +179,9 @@ func (p *Page) instruct(next *Block, text string) error {
 func (b *Block) fill(language string, content []string) (bool, error) {
 	text := strings.Join(content, "\n") + "\n"
 	if b.Skipped != "" {
+		if language == "console" {
+			_ = b.addCommands(content) // it may be one to read
+		}
 		return true, nil
 	}
 	switch language {

@@ -1,4 +1,4 @@
-// Argo CD, to test Autohealer with (make test-ecosystem): built from its module, as the control plane is. A module of its own, so that it doesn't
+// Argo CD, to test Autohealer with (make test-clients): built from its module, as the control plane is. A module of its own, so that it doesn't
 // weigh on the product's go.mod.
 module github.com/resourcestack/autohealer/hack/argocd
 

@@ -1,5 +1,5 @@
-// Flux's controllers, to test with (make test-ecosystem): built from their modules, as Helm is. helm-controller isn't among them: the Helm of
-// Flux's own that it needs couldn't be had. `make verify` doesn't tidy this: it would want what the controllers' tests import, which couldn't, either.
+// Flux's controllers, to test with (make test-clients): built from their modules, as Helm is. `make verify` doesn't tidy this: it would want what
+// the controllers' tests import, which not every Go proxy has.
 module github.com/resourcestack/autohealer/hack/flux
 
 go 1.26.0

@@ -3,11 +3,7 @@ package argocd
 import (
 	"context"
 	"encoding/json"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -26,15 +22,15 @@ const inSync = "Synced and Healthy"
 // create creates it with changes, and removes it and all that is its own in the end. But for them it is that of docs/how-to/argo-cd.md.
 func (a application) create(ctx SpecContext, changes ...func(*unstructured.Unstructured)) {
 	GinkgoHelper()
-	text, err := howTo.File("application.yaml")
+	text, err := w.Guide.File("application.yaml")
 	Expect(err).NotTo(HaveOccurred())
 	var object unstructured.Unstructured
 	Expect(yaml.UnmarshalStrict([]byte(text), &object.Object)).To(Succeed())
 	object.SetName(string(a))
-	for _, change := range append(changes, with("file://"+repository(), "spec", "source", "repoURL"), with(string(a), "spec", "source", "path")) {
+	for _, change := range append(changes, with("file://"+w.Repository, "spec", "source", "repoURL"), with(string(a), "spec", "source", "path")) {
 		change(&object)
 	}
-	Expect(admin.Create(ctx, &object)).To(Succeed())
+	Expect(w.Admin.Create(ctx, &object)).To(Succeed())
 	DeferCleanup(a.delete)
 }
 
@@ -48,30 +44,26 @@ func with(value any, fields ...string) func(*unstructured.Unstructured) {
 
 func (a application) delete(ctx SpecContext) {
 	GinkgoHelper()
-	kubectl(ctx, "delete", "application", "-n", "argocd", string(a), "--ignore-not-found", "--timeout=1m")
+	w.Run(ctx, "delete", "application", "-n", "argocd", string(a), "--ignore-not-found", "--timeout=1m")
 }
 
 // commit commits files of its folder; one without text is removed. Argo CD learns of it as by a webhook.
 func (a application) commit(ctx SpecContext, files map[string]string) {
 	GinkgoHelper()
+	inFolder := map[string]string{}
 	for name, text := range files {
-		if text == "" {
-			Expect(os.Remove(filepath.Join(repository(), string(a), name))).To(Succeed())
-		} else {
-			write(filepath.Join(repository(), string(a)), name, text)
-		}
+		inFolder[filepath.Join(string(a), name)] = text
 	}
-	git(ctx, "add", "--all")
-	git(ctx, "-c", "user.name=e2e", "-c", "user.email=e2e@example.org", "commit", "--quiet", "--message="+string(a))
+	w.Commit(ctx, inFolder)
 	a.refresh(ctx, "normal")
 }
 
 // refresh has it compared anew; a hard one doesn't believe what Argo CD remembers of the repository.
 func (a application) refresh(ctx SpecContext, how string) {
 	GinkgoHelper()
-	kubectl(ctx, "annotate", "application", "-n", "argocd", "--all", "--overwrite", "argocd.argoproj.io/refresh="+how)
+	w.Run(ctx, "annotate", "application", "-n", "argocd", "--all", "--overwrite", "argocd.argoproj.io/refresh="+how)
 	Eventually(ctx, func(ctx context.Context) (string, error) {
-		return c.Kubectl(ctx, "get", "application", "-n", "argocd", "-o", `jsonpath={.items[*].metadata.annotations.argocd\.argoproj\.io/refresh}`)
+		return w.Kubectl(ctx, "get", "application", "-n", "argocd", "-o", `jsonpath={.items[*].metadata.annotations.argocd\.argoproj\.io/refresh}`)
 	}).Should(BeEmpty())
 }
 
@@ -94,7 +86,7 @@ type status struct {
 func (a application) status(ctx context.Context) (status, error) {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1", Kind: "Application"})
-	if err := admin.Get(ctx, client.ObjectKey{Namespace: "argocd", Name: string(a)}, object); err != nil {
+	if err := w.Admin.Get(ctx, client.ObjectKey{Namespace: "argocd", Name: string(a)}, object); err != nil {
 		return status{}, err
 	}
 	text, err := json.Marshal(object.Object["status"])
@@ -111,7 +103,7 @@ func (a application) state(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if is.Sync.Revision != strings.TrimSpace(git(ctx, "rev-parse", "HEAD")) {
+	if is.Sync.Revision != w.Head(ctx) {
 		return "not compared with the newest commit", nil
 	}
 	return is.Sync.Status + " and " + is.Health.Status, nil
@@ -134,22 +126,19 @@ func (a application) health(ctx context.Context, kind string) (string, error) {
 	return "none", err
 }
 
-// repository is where all of them have their folders.
-func repository() string { return filepath.Join(c.Dir, "git") }
-
-func git(ctx context.Context, args ...string) string {
+// expectNoDrift compares once more, without what Argo CD remembers: it finds no difference, and has had none to correct.
+func (a application) expectNoDrift(ctx SpecContext) {
 	GinkgoHelper()
-	cmd := exec.CommandContext(ctx, "git", append([]string{"-C", repository()}, args...)...)
-	ours := slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "GIT_") }) // which may name another repository, as in a hook
-	cmd.Env = append(ours, "GIT_CONFIG_GLOBAL=/dev/null")
-	said, err := cmd.CombinedOutput()
-	Expect(err).NotTo(HaveOccurred(), string(said))
-	return string(said)
-}
-
-func kubectl(ctx context.Context, args ...string) string {
-	GinkgoHelper()
-	said, err := c.Kubectl(ctx, args...)
+	var before status
+	Eventually(ctx, func() (string, error) {
+		var err error
+		before, err = a.status(ctx)
+		return before.OperationState.Phase, err
+	}).Should(Equal("Succeeded"), "the sync, which ends after what it applied is compared")
+	a.refresh(ctx, "hard")
+	Expect(a.state(ctx)).To(HavePrefix("Synced and "))
+	after, err := a.status(ctx)
 	Expect(err).NotTo(HaveOccurred())
-	return said
+	Expect(after.History).To(Equal(before.History))
+	Expect(after.OperationState).To(Equal(before.OperationState))
 }

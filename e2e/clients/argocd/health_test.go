@@ -3,13 +3,15 @@ package argocd
 import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/resourcestack/autohealer/e2e/clients/gitops"
 )
 
 func health() {
 	It("takes a policy for Progressing until the manager has looked at it, and waits", func(ctx SpecContext) {
 		const waiting application = "waiting"
 		lead := startStandby(ctx)
-		waiting.commit(ctx, map[string]string{"first.yaml": setOf("first"), "second.yaml": wave("1", setOf("second"))})
+		waiting.commit(ctx, map[string]string{"first.yaml": gitops.Set("first"), "second.yaml": wave("1", gitops.Set("second"))})
 		waiting.create(ctx)
 		Eventually(ctx, waiting.health).WithArguments("ConditionSet").Should(Equal("Progressing: Autohealer has not looked at this generation yet"))
 		Expect(waiting.state(ctx)).To(Equal("OutOfSync and Missing"), "the second wave waits")
@@ -20,10 +22,10 @@ func health() {
 
 	It("takes one that a Guardrail refuses later for Degraded, in the rule's words, until it holds again", func(ctx SpecContext) {
 		const drifted, rules application = "drifted", "rules"
-		drifted.commit(ctx, map[string]string{"set.yaml": setOf("excepted-b")})
+		drifted.commit(ctx, map[string]string{"set.yaml": gitops.Set("excepted-b")})
 		drifted.create(ctx)
 		Eventually(ctx, drifted.state).Should(Equal(inSync))
-		rules.commit(ctx, map[string]string{"guardrail.yaml": onlyNamed})
+		rules.commit(ctx, map[string]string{"guardrail.yaml": gitops.Unnamed("excepted-")})
 		rules.create(ctx)
 		Eventually(ctx, drifted.state).Should(Equal("Synced and Degraded"))
 		Expect(drifted.health(ctx, "ConditionSet")).To(Equal("Degraded: RuleViolated: only/named: call it another name (Guardrail only)"))

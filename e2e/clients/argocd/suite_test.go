@@ -3,9 +3,9 @@ package argocd
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,94 +16,104 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/resourcestack/autohealer/e2e/clients/gitops"
 	"github.com/resourcestack/autohealer/e2e/cluster"
-	"github.com/resourcestack/autohealer/e2e/envoy"
-	"github.com/resourcestack/autohealer/e2e/gardener"
 	"github.com/resourcestack/autohealer/e2e/harness"
 	"github.com/resourcestack/autohealer/e2e/harness/suite"
-	"github.com/resourcestack/autohealer/e2e/page"
 )
 
-const (
-	root     = "../../.."
-	specTime = 3 * time.Minute
-	// manager is the one that works, as a process beside the cluster.
-	manager cluster.Component = "manager"
-)
+const specTime = 3 * time.Minute
 
-var (
-	c     *cluster.Cluster
-	admin client.Client
-	nodes []string
-	// howTo and concept are the pages whose files are applied as they are printed.
-	howTo, concept *page.Page
-	// webhookPort is the manager's.
-	webhookPort int
-)
+var w *gitops.World
 
 func TestArgoCD(t *testing.T) {
 	suite.Run(t, "Argo CD")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	SetDefaultEventuallyTimeout(time.Minute) // Argo CD tries again after five seconds, after ten, and after twenty
-	bin, err := cluster.BinDir()
-	Expect(err).NotTo(HaveOccurred())
-	if _, err := os.Stat(filepath.Join(bin, "argocd")); err != nil {
-		Skip("there is no bin/argocd: make argocd builds it, make test-ecosystem as well")
-	}
-	c, err = cluster.Start(ctx, cluster.Options{ControllerManager: true, Scheduler: true, Kwok: true, Out: GinkgoWriter})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(c.Stop)
-	admin, err = client.New(c.Config, client.Options{Scheme: harness.Scheme()})
-	Expect(err).NotTo(HaveOccurred())
-	nodes, err = c.AddNodes(ctx, 4, cluster.NodeOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	howTo, err = page.Read(root, "docs/how-to/argo-cd.md")
-	Expect(err).NotTo(HaveOccurred())
-	concept, err = page.Read(root, "docs/concepts/gitops.md")
-	Expect(err).NotTo(HaveOccurred())
-	webhookPort = freePort()
-	Expect(apply(ctx, gardener.Definitions)).To(Succeed()) // what samples are about
+	w = gitops.Start(ctx, "argocd", "argocd", "docs/how-to/argo-cd.md")
 	startArgoCD(ctx)
-	Expect(os.Mkdir(repository(), 0o700)).To(Succeed())
-	git(ctx, "init", "--quiet", "--initial-branch=main")
 }, NodeTimeout(2*time.Minute))
 
-// startManager starts the manager by the account that Argo CD has made.
-func startManager(ctx SpecContext) {
+// installation is what Argo CD reads about itself, besides its ConfigMap.
+const installation = `
+apiVersion: v1
+kind: Secret
+metadata: {name: argocd-secret, namespace: argocd, labels: {app.kubernetes.io/part-of: argocd}}
+stringData: {server.secretkey: any}
+---
+apiVersion: argoproj.io/v1alpha1
+kind: AppProject
+metadata: {name: default, namespace: argocd}
+spec:
+  sourceRepos: ["*"]
+  destinations: [{server: "*", namespace: "*"}]
+  clusterResourceWhitelist: [{group: "*", kind: "*"}]
+`
+
+const configMap = `
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: argocd-cm, labels: {app.kubernetes.io/part-of: argocd}}
+`
+
+func startArgoCD(ctx SpecContext) {
 	GinkgoHelper()
-	kubeconfig, err := c.ServiceAccountKubeconfig(ctx, harness.Namespace, harness.ServiceAccount)
+	w.Run(ctx, "apply", "--server-side", "-f", filepath.Join(w.BinDir, "argocd-crds.yaml"))
+	w.Run(ctx, "create", "namespace", "argocd")
+	Eventually(ctx, func() error { return w.Apply(ctx, installation) }).Should(Succeed(), "once its kinds are served")
+	dir := filepath.Join(w.Dir, "argocd")
+	gitops.Write(dir, "argo-cd.yaml", configMap)
+	component, err := filepath.Rel(dir, gitops.Path("config/argocd"))
 	Expect(err).NotTo(HaveOccurred())
-	clientCA := filepath.Join(c.Dir, "envoys.crt")
-	Expect(os.WriteFile(clientCA, envoy.NewAuthority(GinkgoTB()).PEM(), 0o600)).To(Succeed())
-	health := cluster.FreeAddress()
-	Expect(c.AddProgram(manager, filepath.Join(c.BinDir, "manager"), []string{
-		"--kubeconfig=" + kubeconfig, "--namespace=" + harness.Namespace, "--webhook-host=127.0.0.1", fmt.Sprintf("--webhook-port=%d", webhookPort),
-		"--health-probe-bind-address=" + health, "--metrics-bind-address=0", "--cert-settle=1s", "--probe-loopback",
-		"--xds-bind-address=" + cluster.FreeAddress(), "--xds-client-ca=" + clientCA, "--xds-client=spiffe://example.org/edge=*",
-	}, cluster.HTTPReady("http://"+health+"/readyz"))).To(Succeed())
-	Expect(c.StartComponent(ctx, manager)).To(Succeed())
+	gitops.Write(dir, "kustomization.yaml", "namespace: argocd\nresources: [argo-cd.yaml]\ncomponents: ["+component+"]\n")
+	w.Run(ctx, "apply", "-k", dir)
+
+	redis, repoServer, repoMetrics, controller := freePort(), freePort(), freePort(), freePort()
+	w.StartProgram(ctx, "argocd-redis", func(context.Context) error {
+		connection, err := net.Dial("tcp", local(redis))
+		if err == nil {
+			err = connection.Close()
+		}
+		return err
+	}, filepath.Join(w.BinDir, "argocd-redis"), local(redis))
+	startProgram := func(name cluster.Component, health string, args ...string) {
+		GinkgoHelper()
+		w.StartProgram(ctx, name, cluster.HTTPReady("http://"+health), append([]string{
+			"/usr/bin/env", "ARGOCD_BINARY_NAME=" + string(name), "ARGOCD_FAKE_IN_CLUSTER=true", "KUBECONFIG=" + w.Kubeconfig,
+			"PATH=" + w.BinDir + ":" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir, "GIT_CONFIG_GLOBAL=/dev/null", "ARGOCD_GPG_ENABLED=false",
+			"ARGOCD_PLUGINSOCKFILEPATH=" + dir, "ARGOCD_TLS_DATA_PATH=" + dir, "ARGOCD_SSH_DATA_PATH=" + dir, "ARGOCD_GPG_DATA_PATH=" + dir,
+			filepath.Join(w.BinDir, "argocd"), "--redis=" + local(redis),
+		}, args...)...)
+	}
+	startProgram("argocd-repo-server", local(repoMetrics)+"/healthz?full=true", "--disable-tls",
+		"--address=127.0.0.1", fmt.Sprintf("--port=%d", repoServer), "--metrics-address=127.0.0.1", fmt.Sprintf("--metrics-port=%d", repoMetrics))
+	startProgram("argocd-application-controller", local(controller)+"/healthz", "--namespace=argocd",
+		"--repo-server="+local(repoServer), "--repo-server-plaintext", fmt.Sprintf("--metrics-port=%d", controller),
+		"--persist-resource-health") // its own API server isn't here to be asked
 }
 
 // startStandby starts it anew while another one leads: it judges, and writes no status. The function ends that.
 func startStandby(ctx SpecContext) (lead func()) {
 	GinkgoHelper()
-	Expect(c.StopComponent(manager)).To(Succeed())
+	Expect(w.StopComponent(gitops.Manager)).To(Succeed())
 	var leases coordinationv1.LeaseList
-	Expect(admin.List(ctx, &leases, client.InNamespace(harness.Namespace))).To(Succeed())
+	Expect(w.Admin.List(ctx, &leases, client.InNamespace(harness.Namespace))).To(Succeed())
 	Expect(leases.Items).To(HaveLen(1))
 	lease, other, long, now := &leases.Items[0], "another", int32(3600), metav1.NowMicro()
 	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = &other, &long, &now
-	Expect(admin.Update(ctx, lease)).To(Succeed())
-	lead = sync.OnceFunc(func() { Expect(admin.Delete(context.Background(), lease)).To(Succeed()) })
+	Expect(w.Admin.Update(ctx, lease)).To(Succeed())
+	lead = sync.OnceFunc(func() { Expect(w.Admin.Delete(context.Background(), lease)).To(Succeed()) })
 	DeferCleanup(lead)
-	startManager(ctx)
+	w.StartManager(ctx)
 	return lead
 }
 
-// apply applies manifests as whoever installs Argo CD does.
-func apply(ctx SpecContext, manifests string) error {
-	_, err := c.KubectlWithInput(ctx, strings.NewReader(manifests), "apply", "--server-side", "-f", "-")
-	return err
+func freePort() int {
+	GinkgoHelper()
+	port, err := cluster.FreePort()
+	Expect(err).NotTo(HaveOccurred())
+	return port
 }
+
+func local(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }

@@ -1,10 +1,8 @@
 package flux
 
 import (
-	"fmt"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
@@ -16,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/e2e/clients/gitops"
 	"github.com/resourcestack/autohealer/e2e/harness"
 )
 
@@ -26,32 +25,18 @@ const (
 	policies     kustomization = "policies"
 )
 
-// outside are patches for a manager outside of the cluster, whose pods are ready when it is.
-const outside = `
-resources: [install.yaml]
-patches:
-- target: {kind: ValidatingWebhookConfiguration, name: autohealer}
-  patch: |
-    - {op: remove, path: /webhooks/0/clientConfig/service}
-    - {op: add, path: /webhooks/0/clientConfig/url, value: "https://127.0.0.1:%d/validate"}
-- target: {kind: Deployment, name: autohealer-manager}
-  patch: |
-    - {op: add, path: /spec/template/metadata/labels/autohealer.test~1unready, value: "true"}
-`
-
 var _ = Describe("Flux", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx SpecContext) {
 		files := map[string]string{
-			"autohealer/install.yaml":       kubectl(ctx, "kustomize", filepath.Join(root, "config", "default")),
-			"autohealer/kustomization.yaml": fmt.Sprintf(outside, webhookPort),
-			"guardrails/guardrail.yaml":     read("config/samples/guardrail.yaml"),
-			"policies/broken.yaml":          setOf("broken"),
+			"autohealer/install.yaml":       w.Run(ctx, "kustomize", gitops.Path("config/default")),
+			"autohealer/kustomization.yaml": "resources: [install.yaml]" + w.Patches(),
+			"guardrails/guardrail.yaml":     gitops.File("config/samples/guardrail.yaml"),
+			"policies/broken.yaml":          gitops.Set("broken"),
 		}
-		samples, err := filepath.Glob(filepath.Join(root, "config", "samples", "*-1.yaml"))
-		Expect(err).NotTo(HaveOccurred())
+		samples := gitops.Files("config/samples/*-1.yaml")
 		Expect(samples).To(HaveLen(5))
-		for _, file := range samples {
-			files["policies/"+filepath.Base(file)] = read("config/samples/" + filepath.Base(file))
+		for name, text := range samples {
+			files["policies/"+name] = text
 		}
 		commit(ctx, files)
 	}, NodeTimeout(specTime))
@@ -59,21 +44,23 @@ var _ = Describe("Flux", Ordered, ContinueOnFailure, func() {
 	It("installs Autohealer, then Guardrails, then policies", func(ctx SpecContext) {
 		install(ctx)
 		By("a manager that isn't ready yet")
-		const pods = "app.kubernetes.io/component=manager"
-		Eventually(ctx, func() string { return kubectl(ctx, "get", "pods", "-n", harness.Namespace, "-l", pods, "-o", "name") }).ShouldNot(BeEmpty())
-		Consistently(ctx, func() string { return kubectl(ctx, "get", "conditionsets,guardrails", "-o", "name") }).Should(BeEmpty())
-		startManager(ctx)
-		kubectl(ctx, "label", "pods", "-n", harness.Namespace, "-l", pods, "autohealer.test/unready-")
+		w.ExpectPods(ctx)
+		for k, on := range map[kustomization]kustomization{guardrails: installation, policies: guardrails} {
+			Eventually(ctx, func() string {
+				return w.Run(ctx, "get", "kustomization", string(k), "-n", "flux-system", "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].message}`)
+			}).Should(Equal("dependency 'flux-system/" + string(on) + "' is not ready"))
+		}
+		w.StartManager(ctx)
 		for _, k := range []kustomization{installation, guardrails, policies} {
 			Eventually(ctx, k.state).Should(beReady())
 		}
-		report(ctx, corev1.ConditionTrue)
-		Eventually(ctx, taints).Should(ContainElement("example.com/broken"))
+		w.Report(ctx, "Broken", corev1.ConditionTrue)
+		Eventually(ctx, w.Taints).Should(ContainElement("example.com/broken"))
 	}, NodeTimeout(specTime))
 
 	It("changes nothing when it applies the same again", func(ctx SpecContext) {
 		generations := func() string {
-			return kubectl(ctx, "get", "conditionsets,guardrails,probeconfigs,validatingwebhookconfigurations,deployments", "-A", "-o", "custom-columns=NAME:.metadata.name,UID:.metadata.uid,GENERATION:.metadata.generation")
+			return w.Run(ctx, "get", "conditionsets,guardrails,probeconfigs,validatingwebhookconfigurations,deployments", "-A", "-o", "custom-columns=NAME:.metadata.name,UID:.metadata.uid,GENERATION:.metadata.generation")
 		}
 		before := generations()
 		for _, k := range []kustomization{installation, guardrails, policies} {
@@ -84,54 +71,54 @@ var _ = Describe("Flux", Ordered, ContinueOnFailure, func() {
 
 	for _, force := range []string{"true", "false"} {
 		It("says a refusal in the rule's words, leaves the policy as it is, and applies the commit that repairs it; with force: "+force, func(ctx SpecContext) {
-			kubectl(ctx, "patch", "kustomization", "policies", "-n", "flux-system", "--type=merge", `-p={"spec":{"force":`+force+`}}`)
-			dangerous := strings.Replace(setOf("broken"), "Broken: {status: true}", "Ready: {status: true}", 1)
+			w.Run(ctx, "patch", "kustomization", "policies", "-n", "flux-system", "--type=merge", `-p={"spec":{"force":`+force+`}}`)
+			dangerous := strings.Replace(gitops.Set("broken"), "Broken: {status: true}", "Ready: {status: true}", 1)
 			before := stored(ctx, "broken")
-			sentence := refusal(ctx, dangerous)
-			commit(ctx, map[string]string{"policies/broken.yaml": dangerous, "policies/other.yaml": setOf("other")})
+			sentence := w.Refusal(ctx, dangerous, "kustomize-controller")
+			commit(ctx, map[string]string{"policies/broken.yaml": dangerous, "policies/other.yaml": gitops.Set("other")})
 			Eventually(ctx, policies.state).Should(And(ContainSubstring("Ready=False: "), ContainSubstring(sentence)))
 			Expect(stored(ctx, "broken").UID).To(Equal(before.UID))
 			Expect(stored(ctx, "broken").Generation).To(Equal(before.Generation))
-			Expect(kubectl(ctx, "get", "conditionsets", "-o", "name")).NotTo(ContainSubstring("other"))
-			Expect(taints(ctx)).To(ContainElement("example.com/broken"))
+			Expect(w.Run(ctx, "get", "conditionsets", "-o", "name")).NotTo(ContainSubstring("other"))
+			Expect(w.Taints(ctx)).To(ContainElement("example.com/broken"))
 
-			commit(ctx, map[string]string{"policies/broken.yaml": setOf("broken"), "policies/other.yaml": ""})
+			commit(ctx, map[string]string{"policies/broken.yaml": gitops.Set("broken"), "policies/other.yaml": ""})
 			Eventually(ctx, policies.state).Should(beReady())
 		}, NodeTimeout(specTime))
 	}
 
 	It("applies an exception before the policy of the same commit, and doesn't fail when it is over", func(ctx SpecContext) {
-		commit(ctx, map[string]string{"guardrails/only.yaml": noneCalledOld})
+		commit(ctx, map[string]string{"guardrails/only.yaml": gitops.Unnamed("old")})
 		Eventually(ctx, policies.state).Should(beReady())
-		Expect(refusal(ctx, setOf("old"))).To(ContainSubstring("call it another name"))
-		exception := exceptionFor(ctx, setOf("old"))
-		commit(ctx, map[string]string{"guardrails/old.yaml": exception, "policies/old.yaml": setOf("old")})
+		Expect(w.Refusal(ctx, gitops.Set("old"), "kustomize-controller")).To(ContainSubstring("call it another name"))
+		exception := w.ExceptionFor(ctx, gitops.Unnamed("old"), gitops.Set("old"))
+		commit(ctx, map[string]string{"guardrails/old.yaml": exception, "policies/old.yaml": gitops.Set("old")})
 		Eventually(ctx, policies.state).Should(beReady())
 
 		By("the end of the exception, when its policy has another name")
 		commit(ctx, map[string]string{
-			"guardrails/old.yaml": until(exception, time.Now().Add(20*time.Second)), "policies/old.yaml": "", "policies/new.yaml": setOf("new"),
+			"guardrails/old.yaml": gitops.Until(exception, time.Now().Add(20*time.Second)), "policies/old.yaml": "", "policies/new.yaml": gitops.Set("new"),
 		})
 		Eventually(ctx, func() string {
-			return kubectl(ctx, "get", "guardrailexceptions", "-o", `jsonpath={.items[*].status.conditions[?(@.type=="Ready")].reason}`)
+			return w.Run(ctx, "get", "guardrailexceptions", "-o", `jsonpath={.items[*].status.conditions[?(@.type=="Ready")].reason}`)
 		}).Should(Equal("Expired"))
 		guardrails.reconcile(ctx)
 		policies.reconcile(ctx)
 	}, NodeTimeout(specTime))
 
 	It("isn't Ready while a policy is refused that was stored before the rule, and is when it is repaired", func(ctx SpecContext) {
-		commit(ctx, map[string]string{"guardrails/only.yaml": strings.ReplaceAll(noneCalledOld, "'old'", "'new'")})
+		commit(ctx, map[string]string{"guardrails/only.yaml": gitops.Unnamed("new")})
 		Eventually(ctx, guardrails.state).Should(beReady())
 		Eventually(ctx, policies.state).Should(And(ContainSubstring("Ready=False: "), ContainSubstring("ConditionSet/new status: 'Failed'")))
-		commit(ctx, map[string]string{"policies/new.yaml": "", "policies/newer.yaml": setOf("newer")})
+		commit(ctx, map[string]string{"policies/new.yaml": "", "policies/renamed.yaml": gitops.Set("renamed")})
 		Eventually(ctx, policies.state).Should(beReady())
 	}, NodeTimeout(specTime))
 
 	It("applies a tenant's policy after its account, from another Kustomization alone", func(ctx SpecContext) {
-		commit(ctx, map[string]string{"tenant/account.yaml": read("config/samples/tenant/account.yaml"), "tenant/weederconfig.yaml": read("config/samples/tenant/weederconfig.yaml")})
+		commit(ctx, map[string]string{"tenant/account.yaml": gitops.File("config/samples/tenant/account.yaml"), "tenant/weederconfig.yaml": gitops.File("config/samples/tenant/weederconfig.yaml")})
 		like(ctx, "tenant", "", nil)
 		Eventually(ctx, kustomization("tenant").state).Should(And(ContainSubstring("Ready=False: "), ContainSubstring("weeder")))
-		commit(ctx, map[string]string{"tenant/weederconfig.yaml": "", "tenant-policies/weederconfig.yaml": read("config/samples/tenant/weederconfig.yaml")})
+		commit(ctx, map[string]string{"tenant/weederconfig.yaml": "", "tenant-policies/weederconfig.yaml": gitops.File("config/samples/tenant/weederconfig.yaml")})
 		like(ctx, "tenant-policies", "tenant", nil)
 		Eventually(ctx, kustomization("tenant").state).Should(beReady())
 		Eventually(ctx, kustomization("tenant-policies").state).Should(beReady())
@@ -140,60 +127,32 @@ var _ = Describe("Flux", Ordered, ContinueOnFailure, func() {
 	scales()
 
 	It("prunes a policy, and what it did is undone", func(ctx SpecContext) {
-		commit(ctx, map[string]string{"policies/newer.yaml": ""})
+		commit(ctx, map[string]string{"policies/renamed.yaml": ""})
 		Eventually(ctx, policies.state).Should(beReady())
-		Eventually(ctx, taints).ShouldNot(ContainElement("example.com/newer"))
-		Eventually(ctx, func() error { return admin.Get(ctx, client.ObjectKey{Name: "newer"}, &v1alpha1.ConditionSet{}) }).Should(Satisfy(apierrors.IsNotFound))
+		Eventually(ctx, w.Taints).ShouldNot(ContainElement("example.com/renamed"))
+		Eventually(ctx, func() error { return w.Admin.Get(ctx, client.ObjectKey{Name: "renamed"}, &v1alpha1.ConditionSet{}) }).Should(Satisfy(apierrors.IsNotFound))
 	}, NodeTimeout(specTime))
 
 	It("deletes policies with their Kustomization, and leaves the installation, which the command uninstalls", func(ctx SpecContext) {
-		Expect(taints(ctx)).To(ContainElement("example.com/broken"))
-		kubectl(ctx, "delete", "kustomization", "policies", "-n", "flux-system", "--timeout=1m")
-		Expect(taints(ctx)).NotTo(ContainElement(HavePrefix("example.com/")), "undone before the Kustomization went")
-		kubectl(ctx, "delete", "kustomization", "--all", "-n", "flux-system", "--timeout=1m")
-		Expect(kubectl(ctx, "get", "deployments", "-n", harness.Namespace, "-o", "name")).To(ContainSubstring(harness.ServiceAccount))
-		Expect(c.StopComponent(manager)).To(Succeed()) // its pods, which kwok plays, don't run it
+		Expect(w.Taints(ctx)).To(ContainElement("example.com/broken"))
+		w.Run(ctx, "delete", "kustomization", "policies", "-n", "flux-system", "--timeout=1m")
+		Expect(w.Taints(ctx)).NotTo(ContainElement(HavePrefix("example.com/")), "undone before the Kustomization went")
+		w.Run(ctx, "delete", "kustomization", "--all", "-n", "flux-system", "--timeout=1m")
+		Expect(w.Run(ctx, "get", "deployments", "-n", harness.Namespace, "-o", "name")).To(ContainSubstring(harness.ServiceAccount))
+		Expect(w.StopComponent(gitops.Manager)).To(Succeed()) // its pods, which kwok plays, don't run it
 		uninstall(ctx)
-		Expect(kubectl(ctx, "get", "crd,namespaces", "-o", "name")).NotTo(ContainSubstring("autohealer"))
+		Expect(w.Run(ctx, "get", "crd,namespaces", "-o", "name")).NotTo(ContainSubstring("autohealer"))
 	}, NodeTimeout(specTime))
 
+	releases()
 })
 
 // install applies what the page has printed, with another URL.
 func install(ctx SpecContext) {
 	GinkgoHelper()
-	manifests, err := howTo.File("flux.yaml")
+	manifests, err := w.Guide.File("flux.yaml")
 	Expect(err).NotTo(HaveOccurred())
-	apply(ctx, strings.Replace(manifests, "https://git.example.org/platform/cluster.git", url, 1))
-}
-
-// noneCalledOld refuses one policy.
-const noneCalledOld = `
-apiVersion: autohealer.resourcestack.com/v1alpha1
-kind: Guardrail
-metadata: {name: only}
-spec:
-  rules:
-  - name: named
-    kinds: [ConditionSet]
-    severity: Deny
-    expression: object.metadata.name != 'old'
-    messageExpression: "'call it another name'"
-    exceptable: true
-`
-
-// setOf taints nodes that are Broken, with a key of its own.
-func setOf(name string) string {
-	return `
-apiVersion: autohealer.resourcestack.com/v1alpha1
-kind: ConditionSet
-metadata: {name: ` + name + `}
-spec:
-  type: Broken
-  effect: NoSchedule
-  taintKey: example.com/` + name + `
-  conditions: {Broken: {status: true}}
-`
+	Expect(w.Apply(ctx, strings.Replace(manifests, "https://git.example.org/platform/cluster.git", url, 1))).To(Succeed())
 }
 
 // like makes a further Kustomization as policies is, for the folder of its name.
@@ -210,46 +169,18 @@ func like(ctx SpecContext, name, dependsOn string, patches []any) {
 	is.SetGroupVersionKind(k.GroupVersionKind())
 	is.SetNamespace(k.GetNamespace())
 	is.SetName(name)
-	Expect(admin.Create(ctx, is)).To(Succeed())
+	Expect(w.Admin.Create(ctx, is)).To(Succeed())
 }
 
 func stored(ctx SpecContext, name string) *v1alpha1.ConditionSet {
 	GinkgoHelper()
 	var set v1alpha1.ConditionSet
-	Expect(admin.Get(ctx, client.ObjectKey{Name: name}, &set)).To(Succeed())
+	Expect(w.Admin.Get(ctx, client.ObjectKey{Name: name}, &set)).To(Succeed())
 	return &set
-}
-
-// refusal is what the API server says of a policy.
-func refusal(ctx SpecContext, policy string) string {
-	GinkgoHelper()
-	_, err := c.KubectlWithInput(ctx, strings.NewReader(policy), "apply", "--server-side", "--field-manager=kustomize-controller", "--dry-run=server", "-f", "-")
-	Expect(err).To(HaveOccurred())
-	_, sentence, denied := strings.Cut(err.Error(), "request: ")
-	Expect(denied).To(BeTrue(), err.Error())
-	return sentence
-}
-
-// exceptionFor is what the command of docs/how-to/exceptions.md writes for a policy, with a reason.
-func exceptionFor(ctx SpecContext, policy string) string {
-	GinkgoHelper()
-	dir := GinkgoT().TempDir()
-	write(dir, "policy.yaml", policy)
-	write(dir, "rules.yaml", noneCalledOld)
-	hash := exec.CommandContext(ctx, filepath.Join(c.BinDir, "kubectl-autohealer"), "hash", "-f", "policy.yaml", "--rules", "rules.yaml", "-o", "exception")
-	hash.Dir = dir
-	exception, err := hash.Output()
-	Expect(err).NotTo(HaveOccurred())
-	return strings.Replace(string(exception), `reason: ""`, "reason: The name is older than the rule, OPS-1234.", 1)
-}
-
-// until ends an exception earlier.
-func until(exception string, end time.Time) string {
-	return regexp.MustCompile("expiresAt: .*").ReplaceAllString(exception, "expiresAt: "+end.UTC().Format(time.RFC3339))
 }
 
 func uninstall(ctx SpecContext) {
 	GinkgoHelper()
-	said, err := exec.CommandContext(ctx, filepath.Join(c.BinDir, "kubectl-autohealer"), "uninstall", "--yes", "--kubeconfig="+c.Kubeconfig).CombinedOutput()
+	said, err := exec.CommandContext(ctx, filepath.Join(w.BinDir, "kubectl-autohealer"), "uninstall", "--yes", "--kubeconfig="+w.Kubeconfig).CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), string(said))
 }

@@ -2,10 +2,6 @@
 
 package pod
 
-import (
-	"testing"
-
-	_ "github.com/onsi/ginkgo/v2" // for its flags, which make test-clients gives
-)
+import "testing"
 
 func TestPod(t *testing.T) { t.Skip("a real node needs Linux") }

@@ -30,7 +30,7 @@ const (
 
 var _ = Describe("The manager in a Pod", func() {
 	Context("by kubectl apply -f install.yaml", Ordered, func() { life("kubectl apply -f install.yaml", byManifest, nil) })
-	Context("by helm install", Ordered, Label("clients"), func() { life("helm install", byHelm, nil) })
+	Context("by helm install", Ordered, func() { life("helm install", byHelm, nil) })
 	Context("by kubectl apply -k", Ordered, func() { life("kubectl apply -k", byKustomize, hardTimes) })
 })
 
