@@ -12,6 +12,8 @@ import (
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/server/delta/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/server/sotw/v3"
+	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
@@ -145,7 +147,7 @@ func (s *Server) Start(ctx context.Context) error {
 	if address, ok := listener.Addr().(*net.TCPAddr); ok {
 		s.listen.Store(address)
 	}
-	server := grpc.NewServer(s.serverOptions()...)
+	server := grpc.NewServer(s.serverOptions(log.FromContext(ctx))...)
 	discovery.RegisterAggregatedDiscoveryServiceServer(server, s)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
@@ -163,14 +165,14 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-func (s *Server) serverOptions() []grpc.ServerOption {
+func (s *Server) serverOptions(logger logr.Logger) []grpc.ServerOption {
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxRequest),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
 	}
 	if s.TLS != nil {
-		options = append(options, grpc.Creds(s.TLS.credentials()))
+		options = append(options, grpc.Creds(&handshakes{TransportCredentials: s.TLS.credentials(), log: logger, say: rate.Sometimes{Interval: sayEvery}}))
 	}
 	return options
 }
