@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
@@ -62,17 +61,6 @@ func (a *App) runConvert(ctx context.Context, in inputs, kind string, strict boo
 		}
 		failed = failed || !r.Allowed
 	}
-	var out strings.Builder
-	for _, o := range result.Objects {
-		text, err := yaml.Marshal(o.Content)
-		if err != nil {
-			return fmt.Errorf("write what became of %s:%d: %w", o.File, o.Line, err)
-		}
-		if out.Len() > 0 {
-			out.WriteString("---\n")
-		}
-		out.Write(text)
-	}
 	if failed {
 		fmt.Fprintln(a.ErrOut, "nothing was written")
 		return exitStatus(exitFound)
@@ -80,8 +68,19 @@ func (a *App) runConvert(ctx context.Context, in inputs, kind string, strict boo
 	for _, n := range result.Became {
 		fmt.Fprintf(a.ErrOut, "%s:%d: %s\n", n.File, n.Line, n.Message)
 	}
-	_, err = fmt.Fprint(a.Out, out.String())
-	return err
+	for i, o := range result.Objects {
+		text, err := yaml.Marshal(o.Content)
+		if err != nil {
+			return fmt.Errorf("write what became of %s:%d: %w", o.File, o.Line, err)
+		}
+		if i > 0 {
+			text = append([]byte("---\n"), text...)
+		}
+		if _, err := a.Out.Write(text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (a *App) tell(file string, line int, isError bool, message string) {

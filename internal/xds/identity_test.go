@@ -149,7 +149,7 @@ func tcpPipe(t *testing.T) (client, server net.Conn) {
 	g := NewWithT(t)
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	g.Expect(err).NotTo(HaveOccurred())
-	defer l.Close()
+	t.Cleanup(func() { _ = l.Close() })
 	client, err = (&net.Dialer{}).DialContext(t.Context(), "tcp", l.Addr().String())
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = client.Close() })

@@ -3,6 +3,7 @@ package convert
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -107,28 +108,30 @@ func (p *place) toIstio(op *v1alpha1.OutlierPolicy, s *outlier.Settings) {
 		p.istioDefault(op, traffic)
 	}
 	for i, ref := range op.Spec.TargetRefs {
-		at := fmt.Sprintf("spec.targetRefs[%d]", i)
-		name, policy := op.Name, traffic
+		name := op.Name
 		if len(op.Spec.TargetRefs) > 1 {
 			name += "-" + ref.Name
 		}
-		port, err := strconv.ParseInt(ref.SectionName, 10, 32)
-		switch {
-		case ref.Kind != "Service":
-			p.warn(at, "%s is left out: in Istio hosts are ejected for a Service, whatever route leads to it", outlier.TargetText(ref))
-			continue
-		case ref.SectionName != "" && err != nil:
-			p.warn(at, "%s is left out: Istio names ports by their numbers, and the policy doesn't say which %s has", outlier.TargetText(ref), ref.SectionName)
-			continue
-		case ref.SectionName != "":
-			one := map[string]any{"port": map[string]any{"number": port}}
-			for key, value := range traffic {
-				one[key] = value
-			}
-			policy = map[string]any{"portLevelSettings": []any{one}}
-		}
-		p.destinationRule(at, name, op.Namespace, ref.Name+"."+op.Namespace+".svc.cluster.local", policy)
+		p.istioTarget(fmt.Sprintf("spec.targetRefs[%d]", i), name, op.Namespace, ref, traffic)
 	}
+}
+
+func (p *place) istioTarget(path, name, namespace string, ref v1alpha1.OutlierTargetReference, traffic map[string]any) {
+	if ref.Kind != "Service" {
+		p.warn(path, "%s is left out: in Istio hosts are ejected for a Service, whatever route leads to it", outlier.TargetText(ref))
+		return
+	}
+	if ref.SectionName != "" {
+		number, err := strconv.ParseInt(ref.SectionName, 10, 32)
+		if err != nil {
+			p.warn(path, "%s is left out: Istio names ports by their numbers, and the policy doesn't say which %s has", outlier.TargetText(ref), ref.SectionName)
+			return
+		}
+		port := maps.Clone(traffic)
+		port["port"] = map[string]any{"number": number}
+		traffic = map[string]any{"portLevelSettings": []any{port}}
+	}
+	p.destinationRule(path, name, namespace, ref.Name+"."+namespace+".svc.cluster.local", traffic)
 }
 
 func (p *place) istioDefault(op *v1alpha1.OutlierPolicy, traffic map[string]any) {

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/set"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/sample"
@@ -115,20 +114,21 @@ type forecaster struct {
 
 // service takes in the clusters of a Service.
 func (f *forecaster) service(svc *corev1.Service) {
-	notFollowed := set.New[string]() // of several clusters each once
+	var notFollowed []string
 	for _, a := range f.index.Assign(svc, nil) {
 		c := ClusterForecast{Name: a.Key.String(), Level: a.Level.String()}
 		switch {
 		case a.Policy == f.policy:
 			c.judge(a, len(HostsOf(svc, a.Port, f.world.Slices[a.Key.Service])))
 			f.Items.Clusters = append(f.Items.Clusters, c)
-			notFollowed.Insert(a.NotFollowed()...)
+			notFollowed = append(notFollowed, a.NotFollowed()...)
 		case slices.Contains(a.Overridden, f.policy):
 			c.Policy = a.Policy.Key().String()
 			f.Items.Overridden = append(f.Items.Overridden, c)
 		}
 	}
-	for text := range notFollowed {
+	slices.Sort(notFollowed)
+	for _, text := range slices.Compact(notFollowed) { // of several clusters each once
 		sample.Add(&f.NotFollowed, &f.NotFollowedTexts, text)
 	}
 }
