@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/resourcestack/autohealer/internal/cli/check"
 	"github.com/resourcestack/autohealer/internal/cli/convert"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
@@ -53,18 +54,28 @@ func (a *App) runConvert(ctx context.Context, in inputs, kind string, strict boo
 	for _, n := range result.Notes {
 		a.tell(n.File, n.Line, n.Error, n.Message)
 	}
-	failed := result.Failed() || len(result.Objects) == 0 || strict && len(result.Notes) > 0
-	for _, o := range result.Policies {
+	allowed := a.judgeConverted(ctx, checker, result.Policies)
+	if !allowed || result.Failed() || len(result.Objects) == 0 || strict && len(result.Notes) > 0 {
+		fmt.Fprintln(a.ErrOut, "nothing was written")
+		return exitStatus(exitFound)
+	}
+	return a.writeConverted(result)
+}
+
+// judgeConverted tells what the rules say of policies, and whether they allow them all.
+func (a *App) judgeConverted(ctx context.Context, checker *check.Checker, policies []convert.Object) bool {
+	allowed := true
+	for _, o := range policies {
 		r := checker.Object(ctx, o.Content, nil)
 		for _, v := range r.Violations {
 			a.tell(o.File, o.Line, v.Severity == guard.Deny, fmt.Sprintf("%s %s: %s: %s (%s)", r.Kind, r.Name, v.Rule, v.Message, v.Docs))
 		}
-		failed = failed || !r.Allowed
+		allowed = allowed && r.Allowed
 	}
-	if failed {
-		fmt.Fprintln(a.ErrOut, "nothing was written")
-		return exitStatus(exitFound)
-	}
+	return allowed
+}
+
+func (a *App) writeConverted(result convert.Result) error {
 	for _, n := range result.Became {
 		fmt.Fprintf(a.ErrOut, "%s:%d: %s\n", n.File, n.Line, n.Message)
 	}
