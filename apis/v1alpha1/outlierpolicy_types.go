@@ -96,9 +96,10 @@ type EjectionTime string
 // given; but for the two booleans nothing is filled in.
 type OutlierDetection struct {
 	// consecutiveServerErrors is the number of consecutive 5xx answers after which a host is ejected. For TCP, and unless
-	// splitExternalLocalOriginErrors, failed connections and timeouts count too. 0 disables. Default: 5.
+	// splitExternalLocalOriginErrors, failed connections and timeouts count too. 0 disables; at most 2147483647. Default: 5.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2147483647
 	ConsecutiveServerErrors *int32 `json:"consecutiveServerErrors,omitempty"`
 
 	// interval is the time between two sweeps, which end ejections. Default: 10s.
@@ -122,9 +123,10 @@ type OutlierDetection struct {
 	SplitExternalLocalOriginErrors *bool `json:"splitExternalLocalOriginErrors,omitempty"`
 
 	// consecutiveLocalOriginFailure is the number of consecutive failures of Envoy's own after which a host is ejected. Only
-	// with splitExternalLocalOriginErrors. 0 disables. Default: 5.
+	// with splitExternalLocalOriginErrors. 0 disables; at most 2147483647. Default: 5.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2147483647
 	ConsecutiveLocalOriginFailure *int32 `json:"consecutiveLocalOriginFailure,omitempty"`
 
 	// maxEjectionPercent is the largest share of a cluster's hosts that is ejected at once. A further host is ejected only

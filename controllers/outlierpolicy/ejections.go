@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/outlier"
 	"github.com/resourcestack/autohealer/internal/domain/outlier/ejection"
 	"github.com/resourcestack/autohealer/internal/policy"
 )
@@ -28,8 +29,8 @@ type ejected struct {
 	waits   bool
 	// hosts by cluster and address.
 	hosts map[ejection.Host]v1alpha1.OutlierEjection
-	// pods of all hosts that the policy's clusters have, ejected or not; "" where a host is none.
-	pods map[ejection.Host]string
+	// there are all hosts that the policy's clusters have, ejected or not.
+	there map[ejection.Host]outlier.Host
 }
 
 // envoysKnown is what is known of the Envoys that may have ejected hosts.
@@ -44,7 +45,7 @@ type envoysKnown struct {
 // ejectedOf asks what Envoys say of a policy's clusters.
 func ejectedOf(clusters []cluster, envoys envoysKnown) ejected {
 	view := envoys.view
-	e := ejected{hosts: map[ejection.Host]v1alpha1.OutlierEjection{}, pods: map[ejection.Host]string{}}
+	e := ejected{hosts: map[ejection.Host]v1alpha1.OutlierEjection{}, there: map[ejection.Host]outlier.Host{}}
 	if view == nil {
 		e.waits = true
 		return e
@@ -54,7 +55,7 @@ func ejectedOf(clusters []cluster, envoys envoysKnown) ejected {
 		namespaces[c.Key.Service.Namespace] = true
 		for _, h := range c.hosts {
 			at := ejection.Host{Cluster: c.Key, Address: net.JoinHostPort(h.Address, strconv.FormatUint(uint64(h.Port), 10))}
-			e.pods[at] = h.Pod
+			e.there[at] = h
 			if x, is := view.Of(at); is {
 				e.hosts[at] = v1alpha1.OutlierEjection{
 					Cluster: at.Cluster.String(), Address: at.Address, Pod: h.Pod, Envoys: int32(x.Envoys), Since: metav1.NewTime(x.Since),

@@ -37,7 +37,11 @@ func says(since time.Time, hosts ...ejection.Host) *ejection.View {
 type recorded []string
 
 func (r *recorded) Eventf(regarding, _ runtime.Object, kind, reason, _, note string, args ...any) {
-	*r = append(*r, fmt.Sprintf("%T %s %s: %s", regarding, kind, reason, fmt.Sprintf(note, args...)))
+	about := fmt.Sprintf("%T", regarding)
+	if ref, is := regarding.(*corev1.ObjectReference); is {
+		about = strings.TrimSpace(fmt.Sprintf("%s %s/%s %s", ref.Kind, ref.Namespace, ref.Name, ref.UID))
+	}
+	*r = append(*r, fmt.Sprintf("%s %s %s: %s", about, kind, reason, fmt.Sprintf(note, args...)))
 }
 
 // step is one reconciliation of a policy for Service web, by what Envoys say.
@@ -87,7 +91,8 @@ func TestEjectionsAreToldOnceAndKeepTheirBeginning(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{
 		"*v1alpha1.OutlierPolicy Warning HostsEjected: Envoys ejected 1 host: pod web-1 (10.0.0.1:8080) of shop/web/80, by 1 Envoy.",
-		"*v1.Service Warning HostsEjected: Envoys ejected 1 host: pod web-1 (10.0.0.1:8080) of shop/web/80, by 1 Envoy.",
+		"Service shop/web Warning HostsEjected: Envoys ejected 1 host: pod web-1 (10.0.0.1:8080) of shop/web/80, by 1 Envoy.",
+		"Pod shop/web-1 uid-1 Warning HostsEjected: Envoys ejected 1 host: pod web-1 (10.0.0.1:8080) of shop/web/80, by 1 Envoy.",
 	}, events); diff != "" {
 		t.Error(diff)
 	}
@@ -106,7 +111,7 @@ func TestEjectionsAreToldOnceAndKeepTheirBeginning(t *testing.T) {
 	}
 
 	op, events = step(t, memory, op, says(night.Add(2*time.Minute), other))
-	if len(events) != 4 || !slices.Contains(events, "*v1alpha1.OutlierPolicy Normal HostsReturned: Envoys took back 1 host: pod web-1 (10.0.0.1:8080) of shop/web/80.") {
+	if len(events) != 6 || !slices.Contains(events, "*v1alpha1.OutlierPolicy Normal HostsReturned: Envoys took back 1 host: pod web-1 (10.0.0.1:8080) of shop/web/80.") {
 		t.Errorf("%q", events)
 	}
 	op, _ = step(t, memory, op, says(night.Add(3*time.Minute), one))
@@ -175,10 +180,10 @@ func TestWhatIsNotKnownIsNotInTheStatus(t *testing.T) {
 }
 
 func TestEventsNameFiveHosts(t *testing.T) {
-	now := ejected{hosts: map[ejection.Host]v1alpha1.OutlierEjection{}, pods: map[ejection.Host]string{}}
+	now := ejected{hosts: map[ejection.Host]v1alpha1.OutlierEjection{}}
 	for i := range 30 {
 		h := at(fmt.Sprintf("10.0.0.%d:80", i+10))
-		now.hosts[h], now.pods[h] = v1alpha1.OutlierEjection{Cluster: h.Cluster.String(), Address: h.Address, Envoys: 2, Since: metav1.NewTime(night.Add(time.Duration(-i) * time.Second))}, ""
+		now.hosts[h] = v1alpha1.OutlierEjection{Cluster: h.Cluster.String(), Address: h.Address, Envoys: 2, Since: metav1.NewTime(night.Add(time.Duration(-i) * time.Second))}
 	}
 	var events recorded
 	newsOf(&now, nil).tell(&events, stored("shop", "web", 1), func(types.NamespacedName) *corev1.Service { return nil })

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 
@@ -20,8 +19,8 @@ import (
 const (
 	// namedHosts in one Event.
 	namedHosts = 5
-	// toldServices get an Event of their own at a time; the policy's counts all.
-	toldServices = 20
+	// toldObjects are how many Services and how many pods get an Event of their own at a time; the policy's counts all.
+	toldObjects = 20
 )
 
 // news are hosts of which something else is told than before.
@@ -40,7 +39,7 @@ func newsOf(now *ejected, before map[ejection.Host]told) news {
 	}
 	for h := range before {
 		_, still := now.hosts[h]
-		if _, there := now.pods[h]; there && !still {
+		if _, there := now.there[h]; there && !still {
 			n.returned = append(n.returned, h)
 		}
 	}
@@ -52,7 +51,7 @@ func newsOf(now *ejected, before map[ejection.Host]told) news {
 	return n
 }
 
-// tell by Events on the policy and on the Services: one of a kind for each at a time, however many hosts there are.
+// tell by Events on the policy, on the Services and on the pods: one of a kind for each at a time, however many hosts there are.
 func (n news) tell(recorder events.EventRecorder, op *v1alpha1.OutlierPolicy, services func(types.NamespacedName) *corev1.Service) {
 	for _, kind := range []struct {
 		weight, reason, action string
@@ -66,18 +65,38 @@ func (n news) tell(recorder events.EventRecorder, op *v1alpha1.OutlierPolicy, se
 			continue
 		}
 		recorder.Eventf(op, nil, kind.weight, kind.reason, kind.action, "%s", kind.note(kind.hosts))
-		byService := map[types.NamespacedName][]ejection.Host{}
-		for _, h := range kind.hosts {
-			byService[h.Cluster.Service] = append(byService[h.Cluster.Service], h)
-		}
-		names := slices.SortedFunc(maps.Keys(byService), func(a, b types.NamespacedName) int { return cmp.Compare(a.String(), b.String()) })
-		for _, name := range names[:min(toldServices, len(names))] {
-			if svc := services(name); svc != nil {
-				svc = &corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: svc.ObjectMeta}
-				recorder.Eventf(svc, op, kind.weight, kind.reason, kind.action, "%s", kind.note(byService[name]))
+		for _, of := range []func(ejection.Host) corev1.ObjectReference{n.serviceOf(services), n.podOf} {
+			byObject := map[corev1.ObjectReference][]ejection.Host{}
+			for _, h := range kind.hosts {
+				byObject[of(h)] = append(byObject[of(h)], h)
+			}
+			delete(byObject, corev1.ObjectReference{})
+			objects := slices.SortedFunc(maps.Keys(byObject), func(a, b corev1.ObjectReference) int {
+				return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+			})
+			for _, object := range objects[:min(toldObjects, len(objects))] {
+				recorder.Eventf(&object, op, kind.weight, kind.reason, kind.action, "%s", kind.note(byObject[object]))
 			}
 		}
 	}
+}
+
+// serviceOf gives a host's Service; nothing while there is none.
+func (n news) serviceOf(services func(types.NamespacedName) *corev1.Service) func(ejection.Host) corev1.ObjectReference {
+	return func(h ejection.Host) (ref corev1.ObjectReference) {
+		if svc := services(h.Cluster.Service); svc != nil {
+			ref = corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: svc.Namespace, Name: svc.Name, UID: svc.UID, ResourceVersion: svc.ResourceVersion}
+		}
+		return ref
+	}
+}
+
+// podOf gives a host's pod; nothing for one that is none.
+func (n news) podOf(h ejection.Host) (ref corev1.ObjectReference) {
+	if host := n.now.there[h]; host.Pod != "" {
+		ref = corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: h.Cluster.Service.Namespace, Name: host.Pod, UID: host.PodUID}
+	}
+	return ref
 }
 
 func (n news) ejectedNote(hosts []ejection.Host) string {
@@ -89,7 +108,7 @@ func (n news) ejectedNote(hosts []ejection.Host) string {
 
 func (n news) returnedNote(hosts []ejection.Host) string {
 	return fmt.Sprintf("Envoys took back %s: %s.", sample.Count(len(hosts), "host"), listed(hosts, func(h ejection.Host) string {
-		return fmt.Sprintf("%s of %s", hostText(n.now.pods[h], h.Address), h.Cluster)
+		return fmt.Sprintf("%s of %s", hostText(n.now.there[h].Pod, h.Address), h.Cluster)
 	}))
 }
 

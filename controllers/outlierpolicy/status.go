@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/set"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -119,7 +120,10 @@ func ancestor(op *v1alpha1.OutlierPolicy, pic *picture, told *actuate.Clusters, 
 // accepted says whether the policy holds for a target, and why not.
 func accepted(op *v1alpha1.OutlierPolicy, s *standing, pic *picture, ref *v1alpha1.OutlierTargetReference, clusters []cluster) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse}
-	overTLS := pic.overTLS(op.Namespace, ref)
+	overTLS, lacks := pic.overTLS(op.Namespace, ref), ""
+	if ref != nil {
+		lacks = pic.index.Lacks(op.Namespace, *ref, pic.services[op.Namespace])
+	}
 	switch holder := holderOf(op, pic, ref); {
 	case s.policy.Refused:
 		c.Reason, c.Message = v1alpha1.ReasonInvalid, "The rules refuse the policy; see its condition Accepted."
@@ -127,27 +131,44 @@ func accepted(op *v1alpha1.OutlierPolicy, s *standing, pic *picture, ref *v1alph
 		c.Reason, c.Message = v1alpha1.ReasonConflicted, fmt.Sprintf("OutlierPolicy %s is older and has the same target.", holder.Key())
 	case ref != nil && pic.unread[ref.Kind]:
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonPending, fmt.Sprintf("Objects of kind %s can't be read yet; Envoys keep what they have of them.", ref.Kind)
-	case ref != nil && !pic.index.Exists(op.Namespace, *ref, pic.services[op.Namespace]):
-		c.Reason, c.Message = v1alpha1.ReasonTargetNotFound, "There is no "+outlier.TargetText(*ref)+" with a TCP port."
+	case lacks != "":
+		c.Reason, c.Message = v1alpha1.ReasonTargetNotFound, "There is no "+lacks+"."
 	default:
-		holds(&c, len(clusters), len(s.overridden), overTLS)
+		holds(&c, clusters, len(s.overridden), overTLS)
 	}
 	return c
 }
 
-// holds says for how many clusters a policy holds that may; overTLS is where its traffic goes over TLS.
-func holds(c *metav1.Condition, clusters, overridden int, overTLS string) {
+// holds says for how many clusters a policy holds that may, and what it doesn't do for them; overTLS is where its traffic goes over TLS.
+func holds(c *metav1.Condition, clusters []cluster, overridden int, overTLS string) {
 	switch {
-	case clusters == 0 && overTLS != "":
+	case len(clusters) == 0 && overTLS != "":
 		c.Reason, c.Message = v1alpha1.ReasonOverTLS, fmt.Sprintf("Its traffic to %s goes over TLS, whose names, certificates and authorities Autohealer doesn't know: Envoys get no cluster for it.", overTLS)
-	case clusters == 0 && overridden > 0:
+	case len(clusters) == 0 && overridden > 0:
 		c.Reason, c.Message = v1alpha1.ReasonOverridden, "More specific policies hold for all of it."
 	default:
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonPolicyAccepted, fmt.Sprintf("It holds for %d clusters.", clusters)
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonPolicyAccepted, fmt.Sprintf("It holds for %d clusters.", len(clusters))
 		if overTLS != "" {
 			c.Message += fmt.Sprintf(" Traffic to %s goes over TLS: there is no cluster for it.", overTLS)
 		}
+		c.Message += notFollowed(clusters)
 	}
+}
+
+// notFollowed are sentences about what Services of clusters say and Envoys aren't told.
+func notFollowed(clusters []cluster) (text string) {
+	all := set.New[string]()
+	for _, c := range clusters {
+		all.Insert(c.NotFollowed()...)
+	}
+	const shown = 3
+	for i, one := range all.SortedList() {
+		if i == shown {
+			return text + fmt.Sprintf(" And %d more.", len(all)-shown)
+		}
+		text += fmt.Sprintf(" Not followed: %s.", one)
+	}
+	return text
 }
 
 // overTLS is where a target's traffic goes over TLS; "" for nowhere.

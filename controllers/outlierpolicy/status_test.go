@@ -57,14 +57,15 @@ func painted(t *testing.T, policies []*v1alpha1.OutlierPolicy, services []*corev
 	pic.index = outlier.NewIndex(read, nil, systemNamespace)
 	for _, svc := range services {
 		for _, a := range pic.index.Assign(svc, nil) {
-			pic.add(a, []outlier.Host{{Address: "10.0.0.1", Port: 8080, Pod: "web-1"}, {Address: "10.0.0.2", Port: 8080, Pod: "web-2"}}, false)
+			pic.add(a, []outlier.Host{{Address: "10.0.0.1", Port: 8080, Pod: "web-1", PodUID: "uid-1"}, {Address: "10.0.0.2", Port: 8080, Pod: "web-2"}}, false)
 		}
 	}
 	return pic
 }
 
 func TestWhatATargetsStatusSays(t *testing.T) {
-	web, mail := service("web", 80, 81), service("mail", 25)
+	web, mail, empty, sticky := service("web", 80, 81), service("mail", 25), service("empty"), service("sticky", 80, 81)
+	sticky.Spec.SessionAffinity, sticky.Spec.Ports[1].AppProtocol = corev1.ServiceAffinityClientIP, new("amqp")
 	for name, c := range map[string]struct {
 		of, refused string
 		policies    []*v1alpha1.OutlierPolicy
@@ -91,7 +92,7 @@ func TestWhatATargetsStatusSays(t *testing.T) {
 			reason: "Accepted", status: "True", message: "It holds for 1 clusters.", clusters: 1, effective: true,
 		},
 		"overridden in all": {
-			of: "default", policies: []*v1alpha1.OutlierPolicy{stored("shop", "default", 5), stored("shop", "b", 1, target("web", "")), stored("shop", "c", 1, target("mail", ""))},
+			of: "default", policies: []*v1alpha1.OutlierPolicy{stored("shop", "default", 5), stored("shop", "b", 1, target("web", "")), stored("shop", "c", 1, target("mail", "")), stored("shop", "d", 1, target("sticky", ""))},
 			reason: "Overridden", status: "False", message: "More specific policies hold for all of it.",
 		},
 		"refused by a rule": {
@@ -102,13 +103,23 @@ func TestWhatATargetsStatusSays(t *testing.T) {
 			of: "a", policies: []*v1alpha1.OutlierPolicy{stored("shop", "a", 1, target("wbe", ""))},
 			reason: "TargetNotFound", status: "False", message: "There is no Service wbe with a TCP port.",
 		},
+		"a Service that has none": {
+			of: "a", policies: []*v1alpha1.OutlierPolicy{stored("shop", "a", 1, target("empty", ""))},
+			reason: "TargetNotFound", status: "False", message: "There is no TCP port of Service empty.",
+		},
+		"a Service that says what Envoys aren't told": {
+			of: "a", policies: []*v1alpha1.OutlierPolicy{stored("shop", "a", 1, target("sticky", ""))},
+			reason: "Accepted", status: "True", clusters: 2, effective: true,
+			message: "It holds for 2 clusters. Not followed: Service sticky has sessionAffinity: ClientIP, and Envoys send each client to all hosts in turn. " +
+				"Not followed: appProtocol amqp of Service sticky port 81 isn't known, and Envoys speak HTTP/1.1 there, or pass bytes on: write kubernetes.io/h2c where it speaks only HTTP/2, tcp where it speaks no HTTP.",
+		},
 		"no such port": {
 			of: "a", policies: []*v1alpha1.OutlierPolicy{stored("shop", "a", 1, target("web", "82"))},
 			reason: "TargetNotFound", status: "False", message: "There is no Service web, port 82 with a TCP port.",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pic := painted(t, c.policies, []*corev1.Service{web, mail}, c.refused)
+			pic := painted(t, c.policies, []*corev1.Service{web, mail, empty, sticky}, c.refused)
 			for _, op := range c.policies {
 				if op.Name != c.of {
 					continue

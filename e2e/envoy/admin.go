@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -102,7 +104,7 @@ func (e *Envoy) Hosts(cluster string) []Host {
 		hosts := make([]Host, 0, len(c.HostStatuses))
 		for _, h := range c.HostStatuses {
 			a := h.Address.SocketAddress
-			hosts = append(hosts, Host{Address: fmt.Sprintf("%s:%d", a.Address, a.PortValue), Ejected: h.HealthStatus.FailedOutlierCheck})
+			hosts = append(hosts, Host{Address: net.JoinHostPort(a.Address, strconv.Itoa(a.PortValue)), Ejected: h.HealthStatus.FailedOutlierCheck})
 		}
 		return hosts
 	}

@@ -22,9 +22,7 @@ func TestHostsThatAreEjectedOneAfterTheOtherGetNothingAnyMore(t *testing.T) {
 		b.Answer(500)
 		want := addresses(hosts[:i+1]...)
 		slices.Sort(want)
-		for !slices.Equal(slices.Sorted(slices.Values(e.Ejected(web))), want) {
-			e.Statuses("web", 6)
-		}
+		g.Eventually(func() []string { e.Statuses("web", 6); return slices.Sorted(slices.Values(e.Ejected(web))) }, "20s", "1ms").Should(Equal(want))
 		before := b.Hits()
 		e.Statuses("web", 30)
 		late += b.Hits() - before

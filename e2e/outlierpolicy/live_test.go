@@ -121,6 +121,7 @@ var _ = Describe("Whom Envoys have ejected", func() {
 		note := "pod web-1 (" + s.backends[1].Address + ") of live/web/80"
 		Eventually(told(ctx, s.namespace, "OutlierPolicy", "HostsEjected")).Should(Equal("Warning Envoys ejected 1 host: " + note + ", by 1 Envoy.\n"))
 		Eventually(told(ctx, s.namespace, "Service", "HostsEjected")).Should(Equal("Warning Envoys ejected 1 host: " + note + ", by 1 Envoy.\n"))
+		Eventually(told(ctx, s.namespace, "Pod", "HostsEjected")).Should(Equal("Warning Envoys ejected 1 host: " + note + ", by 1 Envoy.\n"))
 		Expect(plugin(ctx, "explain", "-n", s.namespace, "pod/web-1")).To(MatchRegexp(`
   OutlierPolicy web, Envoy cluster live/web/80: Envoy ejects hosts that keep failing
     A host is ejected after 3 consecutive 5xx, failures of Envoy's own among them

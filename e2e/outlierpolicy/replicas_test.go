@@ -10,6 +10,9 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"google.golang.org/protobuf/proto"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/e2e/cluster"
 	"github.com/resourcestack/autohealer/e2e/envoy"
@@ -40,6 +43,15 @@ func besides(other string) func(*bootstrapv3.Bootstrap) {
 // wholeState has an Envoy speak the state of the world.
 func wholeState(b *bootstrapv3.Bootstrap) {
 	b.GetDynamicResources().GetAdsConfig().ApiType = corev3.ApiConfigSource_GRPC
+}
+
+// leader holds the managers' lease, which they release when they stop.
+func leader(ctx context.Context) func() (string, error) {
+	return func() (string, error) {
+		var lease coordinationv1.Lease
+		err := h.Client.Get(ctx, client.ObjectKey{Namespace: harness.Namespace, Name: "autohealer-manager"}, &lease)
+		return ptr.Deref(lease.Spec.HolderIdentity, ""), err
+	}
 }
 
 var _ = Describe("Two replicas", Serial, func() {
@@ -121,6 +133,9 @@ var _ = Describe("Two replicas", Serial, func() {
 		})
 		other := cluster.FreeAddress()
 		Expect(h.StartManager(ctx, "--leader-elect")).To(Succeed())
+		Eventually(leader(ctx), 2*harness.Within).ShouldNot(BeEmpty())
+		first, err := leader(ctx)()
+		Expect(err).NotTo(HaveOccurred())
 		Expect(h.StartReplica(ctx, standby, "--leader-elect", "--xds-bind-address="+other)).To(Succeed())
 		Eventually(condition(ctx, s.namespace, "web", "Programmed"), 2*harness.Within).Should(Equal("Unknown NoProxies"))
 
@@ -138,5 +153,6 @@ var _ = Describe("Two replicas", Serial, func() {
 		Eventually(condition(ctx, s.namespace, "web", "Programmed")).Should(Equal("True Programmed"))
 		e.Stop()
 		Eventually(condition(ctx, s.namespace, "web", "Programmed")).Should(Equal("Unknown NoProxies"))
+		Expect(leader(ctx)()).To(Equal(first), "the Envoy was the other's all the time")
 	}, NodeTimeout(10*harness.Within))
 })

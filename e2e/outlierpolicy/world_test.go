@@ -191,8 +191,11 @@ func condition(ctx context.Context, namespace, name, conditionType string) func(
 			return fmt.Sprint("no status yet, ", err)
 		}
 		c := meta.FindStatusCondition(op.Status.Ancestors[0].Conditions, conditionType)
-		if c == nil {
+		switch {
+		case c == nil:
 			return "no such condition"
+		case c.ObservedGeneration != op.Generation:
+			return fmt.Sprintf("of generation %d, which isn't %d", c.ObservedGeneration, op.Generation)
 		}
 		return string(c.Status) + " " + c.Reason
 	}

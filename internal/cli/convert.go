@@ -3,11 +3,11 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/resourcestack/autohealer/internal/cli/check"
 	"github.com/resourcestack/autohealer/internal/cli/convert"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
@@ -16,7 +16,7 @@ func (a *App) convert() *cobra.Command {
 	var in inputs
 	cmd := &cobra.Command{
 		Use:   "convert -f FILE",
-		Short: "Turn older configurations into policies",
+		Short: "Turn older configurations into policies, and OutlierPolicies into others' policies",
 		Long: `Turn older configurations into policies, on standard output. What could not be carried over is told on standard error.
 
 To ConditionSet: the list of condition sets (type: ConditionSets), bare or in the data of a ConfigMap.
@@ -27,17 +27,21 @@ a ConfigMap. What each of its lines became is told on standard error.
 To OutlierPolicy: the block outlierDetection that was designed for Contour's configuration, bare or in the data of a ConfigMap, and
 HTTPProxies with that design's field in their services.
 
+To DestinationRule, to BackendTrafficPolicy: OutlierPolicies, for who runs Istio or Envoy Gateway. What these lack, or take for something else, is
+told on standard error; --strict refuses it.
+
 Nothing is written unless everything can be converted and the result passes validate. Exit code: 0 it was written; 1 it
 could not be converted, or would be refused; 2 the command line is wrong or the command failed.`,
 		Example: `  kubectl get configmap condition-sets -n kube-system -o yaml | kubectl autohealer convert -f - > policies.yaml`,
 	}
 	in.addFlags(cmd)
 	to := choiceFlag(cmd, "to", "", "kind of the policies", convert.Kinds()...)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.runConvert(cmd.Context(), in, to.value) }
+	strict := cmd.Flags().Bool("strict", false, "write nothing where something would be lost or changed")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.runConvert(cmd.Context(), in, to.value, *strict) }
 	return cmd
 }
 
-func (a *App) runConvert(ctx context.Context, in inputs, kind string) error {
+func (a *App) runConvert(ctx context.Context, in inputs, kind string, strict bool) error {
 	files, err := a.files(in)
 	if err != nil {
 		return err
@@ -50,32 +54,44 @@ func (a *App) runConvert(ctx context.Context, in inputs, kind string) error {
 	for _, n := range result.Notes {
 		a.tell(n.File, n.Line, n.Error, n.Message)
 	}
-	failed := result.Failed() || len(result.Objects) == 0
-	var out strings.Builder
-	for _, o := range result.Objects {
+	allowed := a.judgeConverted(ctx, checker, result.Policies)
+	if !allowed || result.Failed() || len(result.Objects) == 0 || strict && len(result.Notes) > 0 {
+		fmt.Fprintln(a.ErrOut, "nothing was written")
+		return exitStatus(exitFound)
+	}
+	return a.writeConverted(result)
+}
+
+// judgeConverted tells what the rules say of policies, and whether they allow them all.
+func (a *App) judgeConverted(ctx context.Context, checker *check.Checker, policies []convert.Object) bool {
+	allowed := true
+	for _, o := range policies {
 		r := checker.Object(ctx, o.Content, nil)
 		for _, v := range r.Violations {
 			a.tell(o.File, o.Line, v.Severity == guard.Deny, fmt.Sprintf("%s %s: %s: %s (%s)", r.Kind, r.Name, v.Rule, v.Message, v.Docs))
 		}
-		failed = failed || !r.Allowed
-		text, err := yaml.Marshal(o.Content)
-		if err != nil {
-			return fmt.Errorf("write %s %s: %w", r.Kind, r.Name, err)
-		}
-		if out.Len() > 0 {
-			out.WriteString("---\n")
-		}
-		out.Write(text)
+		allowed = allowed && r.Allowed
 	}
-	if failed {
-		fmt.Fprintln(a.ErrOut, "nothing was written")
-		return exitStatus(exitFound)
-	}
+	return allowed
+}
+
+func (a *App) writeConverted(result convert.Result) error {
 	for _, n := range result.Became {
 		fmt.Fprintf(a.ErrOut, "%s:%d: %s\n", n.File, n.Line, n.Message)
 	}
-	_, err = fmt.Fprint(a.Out, out.String())
-	return err
+	for i, o := range result.Objects {
+		text, err := yaml.Marshal(o.Content)
+		if err != nil {
+			return fmt.Errorf("write what became of %s:%d: %w", o.File, o.Line, err)
+		}
+		if i > 0 {
+			text = append([]byte("---\n"), text...)
+		}
+		if _, err := a.Out.Write(text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (a *App) tell(file string, line int, isError bool, message string) {

@@ -36,6 +36,7 @@ func TestTheRulesOfOutlierPolicies(t *testing.T) {
 		"outlierpolicy/target-empty Warn on change",
 		"outlierpolicy/target-external Warn on change",
 		"outlierpolicy/target-over-tls Warn on change",
+		"outlierpolicy/service-not-followed Warn on change",
 		"outlierpolicy/edit-while-ejecting Warn on change",
 	}
 	if got := rulesOf(t, "OutlierPolicy"); !slices.Equal(got, want) {

@@ -3,13 +3,16 @@ package xds
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"net"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
@@ -93,6 +96,67 @@ func TestAClientWithoutACertificateGetsNothing(t *testing.T) {
 	} {
 		g.Expect(status.Code(w.refusal(creds))).To(Equal(codes.Unavailable), name)
 	}
+	g.Expect(w.logs()).To(ContainElement(ContainSubstring("refused a connection for xDS")))
+}
+
+// TestItIsLoggedWhyAHandshakeFails: gRPC says nothing, and an operator sees Envoys that don't come.
+func TestItIsLoggedWhyAHandshakeFails(t *testing.T) {
+	ca := newAuthority(t)
+	certificate := ca.server(t)
+	for name, c := range map[string]struct {
+		client credentials.TransportCredentials
+		want   []string
+	}{
+		"a certificate of another CA": {withRoots(t, ca, newAuthority(t)), []string{"unknown authority", "add its CA to that file"}},
+		"no certificate": {
+			credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: ca.pool(), ServerName: "xds.test"}), []string{"didn't provide a certificate", "envoy-bootstrap"},
+		},
+		"a client that doesn't trust the server": {withRoots(t, newAuthority(t), ca), []string{"bad certificate", "ValidatingWebhookConfiguration"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			var logged []string
+			h := &handshakes{
+				TransportCredentials: (&TLS{
+					Certificate: func() (*tls.Certificate, error) { return &certificate, nil },
+					ClientCAs:   func() (*x509.CertPool, error) { return ca.pool(), nil },
+				}).credentials(),
+				log: funcr.New(func(_, args string) { logged = append(logged, args) }, funcr.Options{}), say: rate.Sometimes{Interval: sayEvery},
+			}
+			for range 2 {
+				client, server := tcpPipe(t)
+				go func() { _, _, _ = c.client.ClientHandshake(t.Context(), "xds.test", client) }()
+				_, _, err := h.ServerHandshake(server)
+				g.Expect(err).To(HaveOccurred())
+			}
+			g.Expect(logged).To(HaveLen(1), "not for each attempt")
+			for _, want := range c.want {
+				g.Expect(logged[0]).To(ContainSubstring(want))
+			}
+			client, server := tcpPipe(t)
+			g.Expect(client.Close()).To(Succeed())
+			h.say = rate.Sometimes{Every: 1}
+			_, _, err := h.ServerHandshake(server)
+			g.Expect(err).To(HaveOccurred())
+			g.Expect(logged).To(HaveLen(1), "a look whether the port is open")
+		})
+	}
+}
+
+// tcpPipe is a connection, from both ends.
+func tcpPipe(t *testing.T) (client, server net.Conn) {
+	t.Helper()
+	g := NewWithT(t)
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { _ = l.Close() })
+	client, err = (&net.Dialer{}).DialContext(t.Context(), "tcp", l.Addr().String())
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { _ = client.Close() })
+	server, err = l.Accept()
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { _ = server.Close() })
+	return client, server
 }
 
 // refusal is why a client gets nothing; the connection fails before the first request or after it.

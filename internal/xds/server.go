@@ -12,6 +12,8 @@ import (
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/server/delta/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/server/sotw/v3"
+	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
@@ -30,6 +32,14 @@ const (
 
 	// pingAfter a silence the server asks whether a client is still there, and ends its streams after pingTimeout.
 	pingAfter, pingTimeout = 30 * time.Second, 20 * time.Second
+	// DefaultMaxConnectionAge is after how long a client is asked to connect anew, so that a replica that came later gets its share: within
+	// half an hour, as with Istio. gRPC adds up to a tenth by chance, or takes it off, so that Envoys don't come all at once.
+	DefaultMaxConnectionAge = 30 * time.Minute
+	// ageGrace later the connection ends, since a stream of configuration never does by itself. An Envoy comes back within half a second or so,
+	// keeps what it has meanwhile, and gets what differs.
+	ageGrace = time.Second
+	// backWithin is how long a client whose stream ended has to come back before anybody is told that it is gone.
+	backWithin = 2 * time.Second
 	// minPing: clients that ping more often are cut off.
 	minPing = 5 * time.Second
 
@@ -58,6 +68,8 @@ type Options struct {
 	Serves func() bool
 	// MaxRemovalPercent of the clusters may be removed in one push; 0 means DefaultMaxRemovalPercent, 100 all.
 	MaxRemovalPercent int
+	// MaxConnectionAge is about how long a connection lasts. Default: DefaultMaxConnectionAge.
+	MaxConnectionAge time.Duration
 	// Clock tells when removals that were held may go. Default: the system's.
 	Clock clock.PassiveClock
 	// Progressed is told of clusters with which proxies may be further, or which they may refuse; of none when proxies come or go. It must not block.
@@ -112,6 +124,9 @@ func (o *Options) check() error {
 	if o.MaxRemovalPercent == 0 {
 		o.MaxRemovalPercent = DefaultMaxRemovalPercent
 	}
+	if o.MaxConnectionAge == 0 {
+		o.MaxConnectionAge = DefaultMaxConnectionAge
+	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
@@ -145,7 +160,7 @@ func (s *Server) Start(ctx context.Context) error {
 	if address, ok := listener.Addr().(*net.TCPAddr); ok {
 		s.listen.Store(address)
 	}
-	server := grpc.NewServer(s.serverOptions()...)
+	server := grpc.NewServer(s.serverOptions(log.FromContext(ctx))...)
 	discovery.RegisterAggregatedDiscoveryServiceServer(server, s)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
@@ -163,14 +178,16 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-func (s *Server) serverOptions() []grpc.ServerOption {
+func (s *Server) serverOptions(logger logr.Logger) []grpc.ServerOption {
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxRequest),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			Time: pingAfter, Timeout: pingTimeout, MaxConnectionAge: s.MaxConnectionAge, MaxConnectionAgeGrace: ageGrace,
+		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
 	}
 	if s.TLS != nil {
-		options = append(options, grpc.Creds(s.TLS.credentials()))
+		options = append(options, grpc.Creds(&handshakes{TransportCredentials: s.TLS.credentials(), log: logger, say: rate.Sometimes{Interval: sayEvery}}))
 	}
 	return options
 }
@@ -213,7 +230,7 @@ func (s *Server) serve(ctx context.Context, protocol string, handle func(context
 		s.mu.Unlock()
 		session.close()
 		streams.WithLabelValues(protocol).Dec()
-		s.report(s.Progressed, nil)
+		time.AfterFunc(backWithin, func() { s.report(s.Progressed, nil) })
 	}()
 	return handle(ctx, session)
 }

@@ -4,10 +4,16 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
+	"syscall"
+	"time"
 
+	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 )
@@ -42,6 +48,40 @@ func (t *TLS) credentials() credentials.TransportCredentials {
 			}, nil
 		},
 	})
+}
+
+// sayEvery is how often at most it is logged why clients get no connection: Envoys try again all the time.
+const sayEvery = 10 * time.Second
+
+// handshakes logs why clients get no connection, of which gRPC says nothing.
+type handshakes struct {
+	credentials.TransportCredentials
+	log logr.Logger
+	say rate.Sometimes
+}
+
+// ServerHandshake leaves out who only looks whether the port is open.
+func (h *handshakes) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	secured, info, err := h.TransportCredentials.ServerHandshake(conn)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
+		h.say.Do(func() {
+			h.log.Info("refused a connection for xDS", "from", conn.RemoteAddr().String(), "reason", err.Error(), "do", remedy(err))
+		})
+	}
+	return secured, info, err
+}
+
+// remedy is what to do about a handshake that failed.
+func remedy(err error) string {
+	var certificate *tls.CertificateVerificationError
+	var network *net.OpError
+	switch {
+	case errors.As(err, &certificate):
+		return "give the Envoy a certificate for clients that is valid and that a CA in --xds-client-ca signed, or add its CA to that file"
+	case errors.As(err, &network) && network.Op == "remote error":
+		return "have the Envoy trust the CA that the ValidatingWebhookConfiguration autohealer publishes, as kubectl autohealer envoy-bootstrap says"
+	}
+	return "compare the Envoy's bootstrap with what kubectl autohealer envoy-bootstrap prints: it shows a certificate, and speaks TLS 1.2 or later"
 }
 
 // identify gives the first name of the client's certificate that may see anything: URIs (SPIFFE), then DNS names. Common

@@ -89,3 +89,17 @@ func TestWhoeverWritesStatusesLearnsOfAProxyThatAnswersNothing(t *testing.T) {
 	connected, acked := w.server.Together([]string{"a/b/80"})
 	g.Expect([]int{connected, acked}).To(Equal([]int{1, 0}))
 }
+
+// TestWhoComesBackAtOnceIsNotToldGone: each Envoy does so every half an hour.
+func TestWhoComesBackAtOnceIsNotToldGone(t *testing.T) {
+	g, w := NewWithT(t), start(t, Options{MaxConnectionAge: 100 * time.Millisecond})
+	w.serve("a/b/80", 5)
+	w.set()
+	progress := func() int { w.mu.Lock(); defer w.mu.Unlock(); return w.progress }
+	client := w.connect(xdsclient.Options{})
+	g.Eventually(func() Proxies { return proxies(w.server, "a/b/80") }, "5s").Should(Equal(Proxies{Connected: 1, Acked: 1}))
+	before := progress()
+	g.Eventually(client.Ended(), "5s").Should(BeClosed(), "its connection is too old")
+	g.Consistently(progress, "1s").Should(Equal(before), "it may come back")
+	g.Eventually(progress, "5s").Should(BeNumerically(">", before), "it didn't")
+}

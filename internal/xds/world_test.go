@@ -22,6 +22,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -46,6 +47,7 @@ type world struct {
 
 	mu       sync.Mutex
 	progress int
+	logged   []string
 }
 
 func start(t testing.TB, o Options) *world {
@@ -59,7 +61,8 @@ func start(t testing.TB, o Options) *world {
 		t.Fatal(err)
 	}
 	w.server = server
-	ctx, cancel := context.WithCancel(context.Background())
+	logger := funcr.New(func(_, args string) { w.mu.Lock(); w.logged = append(w.logged, args); w.mu.Unlock() }, funcr.Options{})
+	ctx, cancel := context.WithCancel(log.IntoContext(context.Background(), logger))
 	done := make(chan error, 1)
 	go func() { done <- server.Start(ctx) }()
 	t.Cleanup(func() {
@@ -70,6 +73,13 @@ func start(t testing.TB, o Options) *world {
 	})
 	NewWithT(t).Eventually(server.Addr, "10s").ShouldNot(BeNil(), "the server listens")
 	return w
+}
+
+// logs of the server.
+func (w *world) logs() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.logged)
 }
 
 // serve sets a cluster with hosts on ports; threshold is what its outlier detection says.

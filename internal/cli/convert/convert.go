@@ -17,6 +17,8 @@ type Object struct {
 	File    string
 	Line    int
 	Content map[string]any
+	// For is what a second one of the kind isn't merged for; "" where that is its name alone.
+	For string
 }
 
 // Note is an error or a warning about a place.
@@ -31,8 +33,10 @@ type Note struct {
 // Result of a conversion.
 type Result struct {
 	Objects []Object
-	Notes   []Note
-	// Became tells of dependency-watchdog's configurations what each of their fields became.
+	// Policies of Autohealer's are what the rules judge: the objects, or what somebody else's policies were made of.
+	Policies []Object
+	Notes    []Note
+	// Became tells of dependency-watchdog's configurations what each of their fields became, and of others' policies what to mind.
 	Became []Note
 }
 
@@ -53,16 +57,15 @@ type source struct {
 	convert func(*place)
 }
 
-// sources that are known. Another one is another entry.
-var sources = []source{conditionSets, outlierDefaults, outlierProxies, probeConfigs, weederConfigs}
+// sources that are known, those of one kind together. Another one is another entry.
+var sources = []source{conditionSets, outlierDefaults, outlierProxies, probeConfigs, weederConfigs, destinationRules, trafficPolicies}
 
-// Kinds that something can be converted to.
+// Kinds that something can be converted to. The first is the default.
 func Kinds() []string {
 	var kinds []string
 	for _, s := range sources {
 		kinds = append(kinds, s.kind)
 	}
-	slices.Sort(kinds)
 	return slices.Compact(kinds)
 }
 
@@ -152,22 +155,29 @@ func marked(text, kind string) bool {
 	return slices.ContainsFunc(sources, func(s source) bool { return s.kind == kind && strings.Contains(text, s.mark) })
 }
 
-// refuseTwins finds objects of one name: applied, the last would silently replace the others.
+// refuseTwins finds objects of one name: applied, the last would silently replace the others; and those for one thing.
 func (r *Result) refuseTwins() {
 	first := map[string]Object{}
+	refuse := func(o Object, name, why string) {
+		twin, twice := first[name]
+		if !twice {
+			first[name] = o
+			return
+		}
+		r.Notes = append(r.Notes, Note{File: o.File, Line: o.Line, Error: true, Message: fmt.Sprintf("would become %s, and so would %s:%d; %s", name, twin.File, twin.Line, why)})
+	}
 	for _, o := range r.Objects {
 		metadata, _ := o.Content["metadata"].(map[string]any)
 		name := fmt.Sprint(o.Content["kind"], " ", metadata["name"])
 		if namespace, there := metadata["namespace"]; there {
 			name = fmt.Sprint(o.Content["kind"], " ", namespace, "/", metadata["name"])
 		}
-		twin, ok := first[name]
-		if !ok {
-			first[name] = o
-			continue
+		refuse(o, name, "kubectl apply would keep only the last of them: give one another type, or convert one alone")
+		for _, of := range strings.Split(o.For, ", ") {
+			if of != "" {
+				refuse(o, fmt.Sprint("a ", o.Content["kind"], " for ", of), "of two for one only one holds: convert them one by one, and write one of both")
+			}
 		}
-		r.Notes = append(r.Notes, Note{File: o.File, Line: o.Line, Error: true, Message: fmt.Sprintf(
-			"would become %s, and so would %s:%d; kubectl apply would keep only the last of them: give one another type, or convert one alone", name, twin.File, twin.Line)})
 	}
 }
 
@@ -204,6 +214,18 @@ func (p *place) policy(path, kind, name, namespace string, spec map[string]any) 
 	if namespace != "" {
 		metadata["namespace"] = namespace
 	}
-	content := map[string]any{"apiVersion": v1alpha1.GroupVersion.String(), "kind": kind, "metadata": metadata, "spec": spec}
-	p.result.Objects = append(p.result.Objects, Object{File: p.document.File, Line: p.document.LineOf(path) + p.before, Content: content})
+	o := p.object(path, Object{Content: map[string]any{"apiVersion": v1alpha1.GroupVersion.String(), "kind": kind, "metadata": metadata, "spec": spec}})
+	p.result.Policies = append(p.result.Policies, o)
+}
+
+// object adds one, of whatever kind.
+func (p *place) object(path string, o Object) Object {
+	o.File, o.Line = p.document.File, p.document.LineOf(path)+p.before
+	p.result.Objects = append(p.result.Objects, o)
+	return o
+}
+
+// became tells what became of a place.
+func (p *place) became(path, message string) {
+	p.result.Became = append(p.result.Became, Note{File: p.document.File, Line: p.document.LineOf(path) + p.before, Message: message})
 }

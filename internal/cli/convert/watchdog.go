@@ -89,7 +89,7 @@ func (f *fields) becomes(name string, to map[string]any, path string) {
 		words += fmt.Sprintf(": %v", value)
 	}
 	at := f.at(name)
-	f.p.result.Became = append(f.p.result.Became, Note{File: f.p.document.File, Line: f.p.document.LineOf(at) + f.p.before, Message: at + ": " + words})
+	f.p.became(at, at+": "+words)
 }
 
 // weederConfigs is dependency-watchdog's configuration of its weeder: a WeederConfig's spec as it is, but for its name and

@@ -42,6 +42,8 @@ type Assignment struct {
 	// TLS: its route sends there over TLS, of which nobody here knows names, certificates and authorities. Then it is a cluster that was
 	// served before, and none holds for it.
 	TLS bool
+	// Affinity: the Service wants each client to stay with one host.
+	Affinity bool
 	// Policy holds; nil when none does any more.
 	Policy *Policy
 	Level  Level
@@ -98,7 +100,8 @@ func (x *Index) keep(key Key, svc *corev1.Service) *Assignment {
 
 // assign finds the most specific policy for a cluster.
 func (x *Index) assign(key Key, svc *corev1.Service, port corev1.ServicePort) *Assignment {
-	a := &Assignment{Key: key, Port: port, TCP: speaksTCP(port), HTTP2: speaksHTTP2(port)}
+	says, _ := declared(port)
+	a := &Assignment{Key: key, Port: port, TCP: says.TCP, HTTP2: says.HTTP2, Affinity: svc.Spec.SessionAffinity == corev1.ServiceAffinityClientIP}
 	for _, b := range x.backends(key) {
 		b = b.over(key.Route, svc, port)
 		a.TCP, a.HTTP2, a.TLS = a.TCP || b.TCP, a.HTTP2 || b.HTTP2, a.TLS || b.TLS

@@ -8,6 +8,7 @@ import (
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Host is an endpoint of a cluster.
@@ -15,8 +16,9 @@ type Host struct {
 	Address string
 	Port    uint32
 	Zone    string
-	// Pod is its name, in the Service's namespace; "" when the endpoint is none.
-	Pod string
+	// Pod is its name, in the Service's namespace, and PodUID its UID; "" when the endpoint is none.
+	Pod    string
+	PodUID types.UID
 }
 
 // HostsOf are the ready endpoints of a Service's port, sorted. As kube-proxy does it, while none is ready those that end and
@@ -63,7 +65,7 @@ func readEndpoint(e *discoveryv1.Endpoint, port uint32) (Host, state) {
 	}
 	h := Host{Address: e.Addresses[0], Port: port, Zone: or(e.Zone, "")}
 	if e.TargetRef != nil && e.TargetRef.Kind == "Pod" {
-		h.Pod = e.TargetRef.Name
+		h.Pod, h.PodUID = e.TargetRef.Name, e.TargetRef.UID
 	}
 	switch c := e.Conditions; {
 	case or(c.Ready, true):

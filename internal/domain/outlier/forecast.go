@@ -33,6 +33,9 @@ type Forecast struct {
 	// MissingTargets, EmptyTargets, ExternalTargets and Conflicts are targets that aren't there, have no ready endpoints, are of
 	// type ExternalName, or have a policy already. OverTLSTargets are what routes send to over TLS.
 	MissingTargets, EmptyTargets, ExternalTargets, OverTLSTargets, Conflicts []string
+	// NotFollowed is what Services of its clusters say and Envoys aren't told.
+	NotFollowed      int
+	NotFollowedTexts []string
 	// Ejected is how many hosts some Envoy has ejected now for the stored policy of this name.
 	Ejected int
 	// EjectionsUnknown says that Envoys are asked whom they have ejected for the stored policy, and that nobody can tell.
@@ -111,16 +114,22 @@ type forecaster struct {
 
 // service takes in the clusters of a Service.
 func (f *forecaster) service(svc *corev1.Service) {
+	var notFollowed []string
 	for _, a := range f.index.Assign(svc, nil) {
 		c := ClusterForecast{Name: a.Key.String(), Level: a.Level.String()}
 		switch {
 		case a.Policy == f.policy:
 			c.judge(a, len(HostsOf(svc, a.Port, f.world.Slices[a.Key.Service])))
 			f.Items.Clusters = append(f.Items.Clusters, c)
+			notFollowed = append(notFollowed, a.NotFollowed()...)
 		case slices.Contains(a.Overridden, f.policy):
 			c.Policy = a.Policy.Key().String()
 			f.Items.Overridden = append(f.Items.Overridden, c)
 		}
+	}
+	slices.Sort(notFollowed)
+	for _, text := range slices.Compact(notFollowed) { // of several clusters each once
+		sample.Add(&f.NotFollowed, &f.NotFollowedTexts, text)
 	}
 }
 
@@ -172,7 +181,7 @@ func (f *forecaster) target(ref v1alpha1.OutlierTargetReference) {
 	case len(found.Ports) == 0 && found.External:
 		f.ExternalTargets = append(f.ExternalTargets, text)
 	case len(found.Ports) == 0:
-		f.MissingTargets = append(f.MissingTargets, text)
+		f.MissingTargets = append(f.MissingTargets, found.lacks(text))
 	case !slices.ContainsFunc(found.Ports, f.ready):
 		f.EmptyTargets = append(f.EmptyTargets, text)
 	}

@@ -1,10 +1,14 @@
 package outlier_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
@@ -36,6 +40,11 @@ apiVersion: v1
 kind: Service
 metadata: {namespace: shop, name: bytes}
 spec: {ports: [{name: db, port: 5432, appProtocol: tcp}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {namespace: shop, name: portless}
+spec: {clusterIP: None, ports: [{name: dns, port: 53, protocol: UDP}]}
 ---
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
@@ -109,6 +118,10 @@ func TestForecast(t *testing.T) {
 				MissingTargets: []string{"Service gone", "Service one, port https", "HTTPProxy web", "HTTPRoute web, backend one:80"},
 			},
 		},
+		"a Service without a port for TCP is there": {
+			"spec: {targetRefs: [{group: '', kind: Service, name: portless}, {group: '', kind: Service, name: portless, sectionName: dns}], outlierDetection: {}}",
+			outlier.Forecast{MissingTargets: []string{"TCP port of Service portless", "TCP port of Service portless"}},
+		},
 		"a Service that has a policy": {
 			"spec: {targetRefs: [{group: '', kind: Service, name: two}], outlierDetection: {}}",
 			outlier.Forecast{Conflicts: []string{"Service two: OutlierPolicy stored"}},
@@ -146,5 +159,44 @@ func TestForecast(t *testing.T) {
 				t.Errorf("-want +got\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestWhatAServiceSaysOfAPort: what Kubernetes and Istio write is understood, and what isn't is told.
+func TestWhatAServiceSaysOfAPort(t *testing.T) {
+	const h2c, bytes, plain, unknown, unsaid = "HTTP/2", "bytes", "HTTP/1.1", "isn't known", "has no appProtocol"
+	for _, c := range []struct{ name, protocol, want string }{
+		{"web", "kubernetes.io/h2c", h2c}, {"web", "h2c", h2c}, {"web", "http2", h2c}, {"web", "HTTP2", h2c}, {"web", "grpc", h2c}, {"web", "grpc-web", h2c},
+		{"web", "http", plain}, {"web", "kubernetes.io/ws", plain}, {"web", "https", plain}, {"web", "tls", plain}, {"web", "", plain},
+		{"db", "tcp", bytes}, {"db", "mysql", bytes}, {"db", "mongo", bytes}, {"db", "redis", bytes},
+		{"web", "h2", unknown}, {"mq", "amqp", unknown}, {"web", "example.com/own", unknown}, {"grpc", "example.com/own", unknown},
+		{"grpc", "", unsaid}, {"grpc-api", "", unsaid}, {"http2", "", unsaid}, {"h2c", "", unsaid},
+		{"grpc-gateway", "http", plain}, {"grpc", "grpc", h2c},
+	} {
+		svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "s"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: c.name, Port: 80}}}}
+		if c.protocol != "" {
+			svc.Spec.Ports[0].AppProtocol = &c.protocol
+		}
+		policy := &outlier.Policy{Namespace: "shop", Name: "default"}
+		a := outlier.NewIndex([]*outlier.Policy{policy}, nil, "").Assign(svc, nil)[0]
+		told := strings.Join(a.NotFollowed(), "")
+		if a.HTTP2 != (c.want == h2c) || a.TCP != (c.want == bytes) || a.TLS {
+			t.Errorf("%+v is %+v", c, a)
+		}
+		if want := c.want == unknown || c.want == unsaid; want != (told != "") || want && !strings.Contains(told, c.want) {
+			t.Errorf("%+v: %q", c, told)
+		}
+	}
+}
+
+func TestWhatIsNotFollowedIsForecastOnceForAService(t *testing.T) {
+	w := parseWorld(t, []byte(shop))
+	w.Services[0].Spec.SessionAffinity = corev1.ServiceAffinityClientIP
+	w.Services[0].Spec.Ports = append(w.Services[0].Spec.Ports, corev1.ServicePort{Name: "other", Port: 81})
+	op := &v1alpha1.OutlierPolicy{}
+	read(t, []byte("metadata: {name: default, namespace: shop}\nspec: {outlierDetection: {}}"), op)
+	got := outlier.ForecastOf(op, w, "autohealer-system")
+	if want := []string{"Service one has sessionAffinity: ClientIP, and Envoys send each client to all hosts in turn"}; got.NotFollowed != 1 || !slices.Equal(got.NotFollowedTexts, want) {
+		t.Errorf("%d: %q", got.NotFollowed, got.NotFollowedTexts)
 	}
 }

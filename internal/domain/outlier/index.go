@@ -152,9 +152,13 @@ const (
 	kindNamespace = "Namespace"
 )
 
-// Exists says whether a target stands for any port of the namespace's Services.
-func (x *Index) Exists(namespace string, ref v1alpha1.OutlierTargetReference, services []*corev1.Service) bool {
-	return len(x.find(namespace, ref, services).Ports) > 0
+// Lacks tells what a target lacks that stands for no port of the namespace's Services; "" for one that does.
+func (x *Index) Lacks(namespace string, ref v1alpha1.OutlierTargetReference, services []*corev1.Service) string {
+	found := x.find(namespace, ref, services)
+	if len(found.Ports) > 0 {
+		return ""
+	}
+	return found.lacks(TargetText(ref) + " with a TCP port")
 }
 
 // IsGlobal says whether a policy is the cluster's default.

@@ -1,6 +1,7 @@
 package outlier
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,25 +30,48 @@ func overTCP(port corev1.ServicePort) bool {
 	return port.Protocol == "" || port.Protocol == corev1.ProtocolTCP
 }
 
-// speaksTCP says whether a Service declares that a port is for neither HTTP nor anything else that Envoy looks into.
-func speaksTCP(port corev1.ServicePort) bool { return or(port.AppProtocol, "") == "tcp" }
-
-// speaksHTTP2 says whether a Service declares that a port is for HTTP/2 without TLS.
-func speaksHTTP2(port corev1.ServicePort) bool {
-	protocol := or(port.AppProtocol, "")
-	return protocol == "kubernetes.io/h2c" || protocol == "grpc"
+// appProtocols are the values of a Service's appProtocol whose meaning is known, in lower case: Kubernetes' own
+// (https://kubernetes.io/docs/concepts/services-networking/service/#application-protocol) and Istio's, which are names of IANA's where there is one
+// (https://istio.io/latest/docs/ops/configuration/traffic-management/protocol-selection/). Istio has grpc-web spoken over HTTP/2, too.
+var appProtocols = map[string]Backend{
+	"": {}, "http": {}, "kubernetes.io/ws": {},
+	"kubernetes.io/h2c": {HTTP2: true}, "h2c": {HTTP2: true}, "http2": {HTTP2: true}, "grpc": {HTTP2: true}, "grpc-web": {HTTP2: true},
+	"https": {TLS: true}, "kubernetes.io/wss": {TLS: true}, "tls": {TLS: true},
+	"tcp": {TCP: true}, "mongo": {TCP: true}, "mysql": {TCP: true}, "redis": {TCP: true},
 }
 
-// speaksTLS says whether a Service declares that a port is for HTTP over TLS.
-func speaksTLS(port corev1.ServicePort) bool {
-	protocol := or(port.AppProtocol, "")
-	return protocol == "https" || protocol == "kubernetes.io/wss"
+// declared is what a Service says of how to speak with a port: HTTP/1.1 where it says nothing that is known.
+func declared(port corev1.ServicePort) (b Backend, known bool) {
+	b, known = appProtocols[strings.ToLower(or(port.AppProtocol, ""))]
+	return b, known
+}
+
+// NotFollowed is what the cluster's Service says and Envoys aren't told, for people.
+func (a *Assignment) NotFollowed() (all []string) {
+	name := a.Key.Service.Name
+	if a.Affinity {
+		all = append(all, fmt.Sprintf("Service %s has sessionAffinity: ClientIP, and Envoys send each client to all hosts in turn", name))
+	}
+	if a.TCP || a.HTTP2 || a.TLS {
+		return all
+	}
+	_, known := declared(a.Port)
+	switch named := strings.ToLower(a.Port.Name); {
+	case !known:
+		all = append(all, fmt.Sprintf("appProtocol %s of Service %s port %d isn't known, and Envoys speak HTTP/1.1 there, or pass bytes on: "+
+			"write kubernetes.io/h2c where it speaks only HTTP/2, tcp where it speaks no HTTP", *a.Port.AppProtocol, name, a.Key.Port))
+	case a.Port.AppProtocol == nil && (strings.HasPrefix(named, "grpc") || strings.HasPrefix(named, "http2") || strings.HasPrefix(named, "h2c")):
+		all = append(all, fmt.Sprintf("port %s of Service %s has no appProtocol, and Envoys speak HTTP/1.1 there, whatever its name says: "+
+			"write appProtocol: kubernetes.io/h2c where it speaks HTTP/2 or gRPC, else http", a.Port.Name, name))
+	}
+	return all
 }
 
 // over adds what the Service says of how to speak with a port. Bytes are passed on as they are, unless the route says otherwise.
 // Contour reads annotations where an HTTPProxy says nothing.
 func (b Backend) over(route RouteKey, svc *corev1.Service, port corev1.ServicePort) Backend {
-	b.TLS = b.TLS || !b.TCP && route != (RouteKey{}) && speaksTLS(port)
+	says, _ := declared(port)
+	b.TLS = b.TLS || !b.TCP && route != (RouteKey{}) && says.TLS
 	if route.Kind == kindHTTPProxy && !b.HTTP2 && !b.TLS {
 		b.HTTP2 = !b.TCP && annotated(svc, "h2c", port)
 		b.TLS = annotated(svc, "h2", port) || annotated(svc, "tls", port)

@@ -3,6 +3,7 @@ package outlier
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -29,10 +30,20 @@ type servicePort struct {
 	Port    corev1.ServicePort
 }
 
-// foundTarget are the ports that a target stands for. External: some of its Services is of type ExternalName.
+// foundTarget are the ports that a target stands for. External: some of its Services is of type ExternalName. Portless are those that have
+// no TCP port.
 type foundTarget struct {
 	Ports    []servicePort
 	External bool
+	Portless []string
+}
+
+// lacks is what a target without ports lacks, for people: itself, or the ports of its Services.
+func (f foundTarget) lacks(target string) string {
+	if len(f.Portless) > 0 {
+		return "TCP port of Service " + strings.Join(f.Portless, ", ")
+	}
+	return target
 }
 
 // find the ports that a target stands for.
@@ -45,6 +56,9 @@ func (x *Index) find(namespace string, ref v1alpha1.OutlierTargetReference, serv
 		if services[i].Spec.Type == corev1.ServiceTypeExternalName {
 			found.External = true
 			continue
+		}
+		if !slices.ContainsFunc(services[i].Spec.Ports, overTCP) {
+			found.Portless = append(found.Portless, b.Service)
 		}
 		for _, port := range services[i].Spec.Ports {
 			if (b.Port == 0 || b.Port == port.Port) && isSection(port, ref.SectionName) && overTCP(port) {
