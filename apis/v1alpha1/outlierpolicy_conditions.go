@@ -53,3 +53,11 @@ const (
 	// ReasonHostsReturned: Envoys took hosts back.
 	ReasonHostsReturned = "HostsReturned"
 )
+
+const (
+	// LabelEnvoyPatches, with the value "true", on a Gateway of Envoy Gateway's has Autohealer keep an EnvoyPatchPolicy beside it, by which its
+	// Envoys detect outliers.
+	LabelEnvoyPatches = "autohealer.resourcestack.com/envoy-patches"
+	// AnnotationPatchedFor on such an EnvoyPatchPolicy records for which OutlierPolicies each cluster is patched. What lacks it isn't Autohealer's.
+	AnnotationPatchedFor = "autohealer.resourcestack.com/patched-for"
+)
