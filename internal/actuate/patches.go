@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,8 +28,8 @@ var ErrForeign = errors.New("it is none of Autohealer's")
 // EnvoyPatches keeps an EnvoyPatchPolicy beside each Gateway that may be patched. The object is all Autohealer's, and records for whom each of its
 // patches is.
 type EnvoyPatches struct {
-	// Live reads from the API server, past any cache.
-	Live   client.Reader
+	// Reader may be a cache: what is written fails where it is no longer what was read.
+	Reader client.Reader
 	Writer client.Writer
 	// Current confirms policies that something new is patched for.
 	Current AllCurrent
@@ -46,8 +44,8 @@ type GatewayPatches struct {
 	Gateway    types.NamespacedName
 	GatewayUID types.UID
 	Wanted     outlier.PatchSet
-	// Doubtful are clusters that keep what they have.
-	Doubtful map[string]bool
+	// Doubtful says which clusters keep what they have. Default: none.
+	Doubtful func(cluster string) bool
 	State    lifecycle.State
 	// Admitted are the admissions of the policies for which something is wanted, by UID.
 	Admitted map[types.UID]AdmittedOutlier
@@ -60,16 +58,9 @@ func (e *EnvoyPatches) Apply(ctx context.Context, g GatewayPatches) (held map[st
 	if err != nil {
 		return nil, err
 	}
-	next := g.Wanted.Under(g.State, g.Doubtful, before)
-	held = e.unconfirmed(ctx, g, next.New(before))
-	if len(held) > 0 {
-		doubtful := maps.Clone(g.Doubtful)
-		if doubtful == nil {
-			doubtful = map[string]bool{}
-		}
-		for cluster := range held {
-			doubtful[cluster] = true
-		}
+	doubtful := func(cluster string) bool { return held[cluster] != nil || g.Doubtful != nil && g.Doubtful(cluster) }
+	next := g.Wanted.Under(g.State, doubtful, before)
+	if held = e.unconfirmed(ctx, g, next.New(before)); len(held) > 0 {
 		next = g.Wanted.Under(g.State, doubtful, before)
 	}
 	if e.Leads != nil && !e.Leads() {
@@ -85,7 +76,7 @@ func (e *EnvoyPatches) Apply(ctx context.Context, g GatewayPatches) (held map[st
 }
 
 // patchesKind is Envoy Gateway's.
-var patchesKind = schema.GroupVersionKind{Group: "gateway.envoyproxy.io", Version: "v1alpha1", Kind: "EnvoyPatchPolicy"}
+var patchesKind = outlier.PatchPolicyKind.WithVersion("v1alpha1")
 
 // PatchesName is the name of the EnvoyPatchPolicy of a Gateway.
 func PatchesName(gateway string) string { return "autohealer." + gateway }
@@ -97,7 +88,7 @@ func (e *EnvoyPatches) read(ctx context.Context, gateway types.NamespacedName) (
 	u.SetNamespace(gateway.Namespace)
 	u.SetName(PatchesName(gateway.Name))
 	key := client.ObjectKeyFromObject(u)
-	err := e.Live.Get(ctx, key, u)
+	err := e.Reader.Get(ctx, key, u)
 	if apierrors.IsNotFound(err) {
 		return u, nil, nil
 	}

@@ -44,7 +44,7 @@ func newPatcher(t *testing.T, objects ...client.Object) *patcher {
 			return c.Update(ctx, object, o...)
 		},
 	})
-	p.EnvoyPatches = EnvoyPatches{Live: p.client, Writer: p.client, Current: current{nil}, Acts: logr.Discard()}
+	p.EnvoyPatches = EnvoyPatches{Reader: p.client, Writer: p.client, Current: current{nil}, Acts: logr.Discard()}
 	return p
 }
 
@@ -145,7 +145,7 @@ func TestWhatIsPatchedStaysWhileItIsInDoubt(t *testing.T) {
 	for name, change := range map[string]func(*patcher, *GatewayPatches){
 		"a freeze, and nothing is wanted": func(_ *patcher, g *GatewayPatches) { g.State, g.Wanted = lifecycle.Frozen, nil },
 		"doubt about clusters of which none is wanted": func(_ *patcher, g *GatewayPatches) {
-			g.Wanted, g.Doubtful = nil, map[string]bool{"a": true, "b": true}
+			g.Wanted, g.Doubtful = nil, func(string) bool { return true }
 		},
 		"a pause, and an edit": func(_ *patcher, g *GatewayPatches) {
 			g.Wanted, g.State = wants(t, &edited, admitted).Wanted, lifecycle.Paused

@@ -46,7 +46,7 @@ var _ = suite.OfFailures(func() *harness.Harness { return h })
 var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
 	h, err = harness.Start(ctx, harness.Options{
-		Out: GinkgoWriter,
+		Out: GinkgoWriter, ManagerArgs: []string{"--leader-elect=false", "--v=1"},
 		// Which it else takes from the default route, and there is none.
 		Cluster: cluster.Options{ExtraArgs: map[cluster.Component][]string{cluster.APIServer: {"--advertise-address=" + hostIP}}},
 	})
@@ -54,4 +54,5 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(func() { Expect(h.Stop()).To(Succeed()) })
 	g = install(ctx)
 	g.start(ctx, patches)
+	Expect(h.StartManager(ctx)).To(Succeed())
 }, NodeTimeout(5*time.Minute))

@@ -7,12 +7,23 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
 // gatewayGroup is the Gateway API's.
 const gatewayGroup = "gateway.networking.k8s.io"
+
+// The kinds beside routes that patches for Envoy Gateway are made of and by.
+var (
+	GatewayKind       = schema.GroupKind{Group: gatewayGroup, Kind: "Gateway"}
+	TrafficPolicyKind = schema.GroupKind{Group: "gateway.envoyproxy.io", Kind: "BackendTrafficPolicy"}
+	PatchPolicyKind   = schema.GroupKind{Group: "gateway.envoyproxy.io", Kind: "EnvoyPatchPolicy"}
+
+	// PatchKinds are all of them. Their definitions being absent is normal.
+	PatchKinds = []schema.GroupKind{GatewayKind, TrafficPolicyKind, PatchPolicyKind}
+)
 
 // PatchWorld is what the patches for Envoy Gateway are made of.
 type PatchWorld struct {
@@ -44,6 +55,11 @@ type Patched struct {
 
 // Detects says whether the cluster is to detect outliers.
 func (p *Patched) Detects() bool { return p.Why == NotUnpatched && p.Policies[0].Detects() }
+
+// Doubtful says whether it isn't known yet what the rules say of a policy for the cluster, which keeps what it has until then.
+func (p *Patched) Doubtful() bool {
+	return slices.ContainsFunc(p.Policies, func(of *Policy) bool { return of.Doubtful })
+}
 
 // Unpatched says why a cluster isn't patched.
 type Unpatched string

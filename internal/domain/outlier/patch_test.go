@@ -136,6 +136,11 @@ func TestPatchesAreForTheClustersOfTakenRoutes(t *testing.T) {
 			policies: []*outlier.Policy{outlierPolicy(t, "other", "p4", 3, s4), outlierPolicy(t, "shop", "r", 4, route)},
 			want:     []string{"edge/web httproute/shop/r/rule/0: p4"},
 		},
+		"a Service of another namespace, where a policy is for another route of that name": {
+			route:    fmt.Sprintf(one, "{name: s4, namespace: other, port: 80}"),
+			policies: []*outlier.Policy{outlierPolicy(t, "other", "default", 3), outlierPolicy(t, "other", "r", 4, route)},
+			want:     []string{"edge/web httproute/shop/r/rule/0: default"},
+		},
 		"a policy that is disabled": {
 			route: fmt.Sprintf(one, "{name: s1, port: 80}"), policies: []*outlier.Policy{outlierPolicy(t, "shop", "p1", 0, s1), outlierPolicy(t, "shop", "default", 5)},
 			want: []string{"edge/web httproute/shop/r/rule/0: p1 -"},

@@ -102,13 +102,13 @@ func (s PatchSet) Spec(gateway string) map[string]any {
 }
 
 // Under gives what a Gateway's clusters are to have in a state, where s is what is wanted and before what they have. Those in doubt stay as they are.
-func (s PatchSet) Under(state lifecycle.State, doubtful map[string]bool, before PatchSet) PatchSet {
+func (s PatchSet) Under(state lifecycle.State, doubtful func(cluster string) bool, before PatchSet) PatchSet {
 	next := PatchSet{}
 	for name := range union(s, before) {
 		wanted, is := s[name]
 		had, was := before[name]
 		own := state
-		if doubtful[name] {
+		if doubtful(name) {
 			own = lifecycle.Frozen
 		}
 		switch {

@@ -89,7 +89,7 @@ func TestWhatIsPatchedWhileSomethingIsHeldBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for cluster, patch := range wanted.Under(test.state, test.doubtful, before) {
+			for cluster, patch := range wanted.Under(test.state, func(cluster string) bool { return test.doubtful[cluster] }, before) {
 				got = append(got, fmt.Sprintf("%s %d", cluster, patch.For[0].Generation))
 			}
 			slices.Sort(got)
