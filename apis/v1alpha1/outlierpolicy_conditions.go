@@ -38,6 +38,8 @@ const (
 	ReasonOverTLS = "OverTLS"
 	// ReasonNoClusters: the policy holds for no cluster.
 	ReasonNoClusters = "NoClusters"
+	// ReasonMayNotPatch: Autohealer has no right to write EnvoyPatchPolicies beside the Gateway.
+	ReasonMayNotPatch = "MayNotPatch"
 	// ReasonNacked: an Envoy refused it; the message is Envoy's.
 	ReasonNacked = "Nacked"
 	// ReasonEjectsEverything: all ready hosts of a target may be ejected at once.

@@ -191,7 +191,7 @@ func TestExplainAndEnvoysNeverDisagree(t *testing.T) {
 		clusters := p.translate(pic, world)
 		for _, op := range policies {
 			if s := stands[client.ObjectKeyFromObject(op)]; s != "doubtful" {
-				op.Status = statusOf(op, pic, p.Clusters)
+				op.Status = statusOf(op, pic, p.Clusters, nil)
 				accepted := map[string]metav1.ConditionStatus{"": metav1.ConditionTrue, "refused": metav1.ConditionFalse}[s]
 				op.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: accepted, ObservedGeneration: op.Generation}}
 			}

@@ -46,7 +46,7 @@ func step(t *testing.T, memory *remembered, op *v1alpha1.OutlierPolicy, view *ej
 	web := service("web", 80)
 	pic := painted(t, []*v1alpha1.OutlierPolicy{op}, []*corev1.Service{web}, "")
 	key := client.ObjectKeyFromObject(op)
-	after := withStatus(op, statusOf(op, pic, nil))
+	after := withStatus(op, statusOf(op, pic, nil, nil))
 	now := ejectedOf(pic.policies[key].clusters, view)
 	before := memory.of(key, &op.Status)
 	carried := carry(&now, before)

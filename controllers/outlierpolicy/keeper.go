@@ -35,10 +35,17 @@ func (k *keeper) describe(_ context.Context, op *v1alpha1.OutlierPolicy, _ polic
 		return is, nil
 	}
 	is.After = op.DeepCopy()
-	is.After.Status = statusOf(op, pic, k.Clusters)
+	is.After.Status = statusOf(op, pic, k.Clusters, k.gatewaysOf(op))
 	tell := k.ejections(op, &is.After.Status, pic)
 	is.Stored = func(bool) { tell() }
 	return is, nil
+}
+
+// gatewaysOf tells how a policy stands with Gateways.
+func (p *Publisher) gatewaysOf(op *v1alpha1.OutlierPolicy) []v1alpha1.OutlierAncestorStatus {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.gateways.gatewaysOf(op)
 }
 
 // ejections puts into a status whom Envoys have ejected, and gives what tells by Events what is new in it.

@@ -1,7 +1,10 @@
 package outlierpolicy
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -73,7 +76,7 @@ func (p *patcher) patch(ctx context.Context) error {
 			g.World.Services[client.ObjectKeyFromObject(svc)] = svc
 		}
 	}
-	by := map[types.NamespacedName][]outlier.Patched{}
+	by, view := map[types.NamespacedName][]outlier.Patched{}, &gatewaysView{verdicts: g.Verdicts, troubles: map[types.NamespacedName]error{}}
 	for _, c := range pic.index.Patches(g.World) {
 		by[c.Gateway] = append(by[c.Gateway], c)
 	}
@@ -87,12 +90,18 @@ func (p *patcher) patch(ctx context.Context) error {
 				kind, _, _ := strings.Cut(cluster, "/")
 				return inDoubt(cluster) || unreadKind(g.Unread, kind)
 			}
-			_, err = p.Patches.Apply(ctx, wants)
+			var held map[string]error
+			held, err = p.Patches.Apply(ctx, wants)
+			for _, cluster := range slices.Sorted(maps.Keys(held)) {
+				err = cmp.Or(err, held[cluster])
+			}
 		}
 		if err != nil {
-			failed = err
+			view.troubles[gateway], failed = err, err
 		}
 	}
+	view.clusters = by
+	p.showGateways(view)
 	return failed
 }
 

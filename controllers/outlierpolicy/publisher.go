@@ -62,6 +62,7 @@ type Publisher struct {
 	served   map[string]map[outlier.Key]outlier.Protocol
 	recorded map[outlier.Key]outlier.Protocol
 	last     *picture
+	gateways *gatewaysView
 }
 
 // NewPublisher makes one that has published nothing yet, and follows the rules.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -20,6 +21,8 @@ type Gateways struct {
 	World outlier.PatchWorld
 	// UIDs are of all Gateways that may be patched, and of those that are.
 	UIDs map[types.NamespacedName]types.UID
+	// Verdicts are Envoy Gateway's on what is patched; none of it means that it said nothing yet.
+	Verdicts map[types.NamespacedName]metav1.Condition
 	// Unread are the kinds of routes of which isn't known yet which there are.
 	Unread map[string]bool
 }
@@ -32,7 +35,7 @@ func (i *Informers) Gateways(ctx context.Context) (g Gateways, err error) {
 	if _, has := i.RouteKind(outlier.PatchPolicyKind.Kind); !has {
 		return g, nil
 	}
-	g = Gateways{UIDs: map[types.NamespacedName]types.UID{}, Unread: i.unread()}
+	g = Gateways{UIDs: map[types.NamespacedName]types.UID{}, Verdicts: map[types.NamespacedName]metav1.Condition{}, Unread: i.unread()}
 	patched, unreadable := map[types.NamespacedName]bool{}, []error{}
 	note := func(err error) {
 		if err != nil {
@@ -43,7 +46,13 @@ func (i *Informers) Gateways(ctx context.Context) (g Gateways, err error) {
 		u := unstructured.Unstructured{Object: object}
 		target, _, _ := unstructured.NestedString(object, "spec", "targetRef", "name")
 		if _, ours := u.GetAnnotations()[v1alpha1.AnnotationPatchedFor]; ours {
-			patched[types.NamespacedName{Namespace: u.GetNamespace(), Name: target}] = true
+			gateway := types.NamespacedName{Namespace: u.GetNamespace(), Name: target}
+			patched[gateway] = true
+			said, err := outlier.ReadVerdict(object)
+			note(err)
+			if said != nil {
+				g.Verdicts[gateway] = *said
+			}
 		}
 	}))
 	note(i.each(ctx, outlier.GatewayKind, "", func(object map[string]any) {
