@@ -44,7 +44,7 @@ func (v *gatewaysView) gatewaysOf(op *v1alpha1.OutlierPolicy) (ancestors []v1alp
 	if v == nil {
 		return nil
 	}
-	for _, gateway := range slices.SortedFunc(maps.Keys(v.clusters), func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) }) {
+	for _, gateway := range slices.SortedFunc(maps.Keys(v.clusters), compareNames) {
 		var mine []outlier.Patched
 		for _, c := range v.clusters[gateway] {
 			if slices.ContainsFunc(c.Policies, func(p *outlier.Policy) bool { return p.UID == op.UID }) {

@@ -8,11 +8,10 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
@@ -81,14 +80,13 @@ func (p *patcher) patch(ctx context.Context) error {
 		by[c.Gateway] = append(by[c.Gateway], c)
 	}
 	var failed error
-	for gateway, uid := range g.UIDs {
+	for _, gateway := range slices.SortedFunc(maps.Keys(g.UIDs), compareNames) { // of several errors the same one is told each time
 		wants, err := pic.patches(by[gateway])
 		if err == nil {
-			wants.Gateway, wants.GatewayUID = gateway, uid
+			wants.Gateway, wants.GatewayUID = gateway, g.UIDs[gateway]
 			inDoubt := wants.Doubtful
 			wants.Doubtful = func(cluster string) bool {
-				kind, _, _ := strings.Cut(cluster, "/")
-				return inDoubt(cluster) || unreadKind(g.Unread, kind)
+				return inDoubt(cluster) || unreadKind(g.Unread, cluster)
 			}
 			var held map[string]error
 			held, err = p.Patches.Apply(ctx, wants)
@@ -97,7 +95,7 @@ func (p *patcher) patch(ctx context.Context) error {
 			}
 		}
 		if err != nil {
-			view.troubles[gateway], failed = err, err
+			view.troubles[gateway], failed = err, cmp.Or(failed, err)
 		}
 	}
 	view.clusters = by
@@ -123,8 +121,9 @@ func (pic *picture) patches(clusters []outlier.Patched) (wants actuate.GatewayPa
 	return wants, nil
 }
 
-// unreadKind says whether a kind of routes, in lower case, isn't read.
-func unreadKind(unread map[string]bool, kind string) bool {
+// unreadKind says whether a cluster is of a kind of routes that isn't read.
+func unreadKind(unread map[string]bool, cluster string) bool {
+	kind, _, _ := strings.Cut(cluster, "/")
 	for of := range unread {
 		if strings.EqualFold(of, kind) {
 			return true
@@ -132,3 +131,5 @@ func unreadKind(unread map[string]bool, kind string) bool {
 	}
 	return false
 }
+
+func compareNames(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) }

@@ -1,0 +1,120 @@
+package outlierpolicy
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/actuate"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
+	"github.com/resourcestack/autohealer/internal/domain/outlier"
+	"github.com/resourcestack/autohealer/internal/kube/outliers"
+)
+
+// edge is a Gateway with a route to Service shop/web, and what is asked for it.
+type edge struct {
+	gateways outliers.Gateways
+	unknown  error
+	asked    []actuate.GatewayPatches
+	answer   error
+}
+
+func (e *edge) Gateways(context.Context) (outliers.Gateways, error) { return e.gateways, e.unknown }
+
+func (e *edge) Apply(_ context.Context, g actuate.GatewayPatches) (map[string]error, error) {
+	e.asked = append(e.asked, g)
+	return nil, e.answer
+}
+
+const ofRoute = "httproute/shop/web/rule/0"
+
+func newEdge() *edge {
+	name, service := types.NamespacedName{Namespace: "edge", Name: "web"}, types.NamespacedName{Namespace: "shop", Name: "web"}
+	return &edge{gateways: outliers.Gateways{
+		UIDs: map[types.NamespacedName]types.UID{name: "g"}, Unread: map[string]bool{},
+		World: outlier.PatchWorld{Gateways: []outlier.Gateway{{NamespacedName: name}}, Routes: []outlier.GatewayRoute{{
+			Namespace: "shop", RouteKey: outlier.RouteKey{Kind: "HTTPRoute", Name: "web"}, Gateways: []types.NamespacedName{name},
+			Clusters: []outlier.RouteCluster{{Name: ofRoute, Backends: []outlier.RouteBackend{{Service: service, Port: 80}}}},
+		}}},
+	}}
+}
+
+// patcherOf has a picture with one policy for shop/web.
+func patcherOf(e *edge, change func(*picture, *outlier.Policy)) *patcher {
+	policy := &outlier.Policy{Namespace: "shop", Name: "web", UID: "p", Generation: 2, Targets: []v1alpha1.OutlierTargetReference{{Kind: "Service", Name: "web"}}}
+	pic := &picture{
+		policies: map[types.NamespacedName]*standing{policy.Key(): {reading: reading{policy: policy}}},
+		services: map[string][]*corev1.Service{"shop": {{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+		}}},
+	}
+	if change != nil {
+		change(pic, policy)
+	}
+	pic.index = outlier.NewIndex([]*outlier.Policy{policy}, nil, "autohealer-system")
+	return &patcher{Publisher: &Publisher{last: pic}, Gateways: e, Patches: e}
+}
+
+func TestWhatIsAskedForAGateway(t *testing.T) {
+	g := NewWithT(t)
+	e := newEdge()
+	g.Expect(patcherOf(e, nil).patch(t.Context())).To(Succeed())
+	g.Expect(e.asked).To(HaveLen(1))
+	asked := e.asked[0]
+	g.Expect(asked.Gateway.String()).To(Equal("edge/web"))
+	g.Expect(asked.GatewayUID).To(BeEquivalentTo("g"))
+	g.Expect(slices.Collect(maps.Keys(asked.Wanted))).To(ConsistOf(ofRoute))
+	g.Expect(asked.Admitted).To(HaveKey(types.UID("p")))
+	g.Expect(asked.State).To(Equal(lifecycle.Active))
+	g.Expect(asked.Doubtful(ofRoute)).To(BeFalse())
+}
+
+// One that is patched, and may no longer be, has nothing that is wanted.
+func TestAGatewayWithoutTheLabelIsUndone(t *testing.T) {
+	g := NewWithT(t)
+	e := newEdge()
+	e.gateways.World.Gateways = nil
+	g.Expect(patcherOf(e, nil).patch(t.Context())).To(Succeed())
+	g.Expect(e.asked).To(HaveLen(1))
+	g.Expect(e.asked[0].Wanted).To(BeEmpty())
+}
+
+func TestDoubtIsPassedOn(t *testing.T) {
+	g := NewWithT(t)
+	e := newEdge()
+	g.Expect(patcherOf(e, func(_ *picture, p *outlier.Policy) { p.Doubtful = true }).patch(t.Context())).To(Succeed())
+	g.Expect(e.asked[0].Doubtful(ofRoute)).To(BeTrue(), "its policy isn't judged")
+	g.Expect(e.asked[0].Doubtful("httproute/shop/other/rule/0")).To(BeFalse())
+
+	e = newEdge()
+	e.gateways.Unread["HTTPRoute"] = true
+	g.Expect(patcherOf(e, nil).patch(t.Context())).To(Succeed())
+	g.Expect(e.asked[0].Doubtful("httproute/shop/other/rule/0")).To(BeTrue(), "its kind of routes isn't read")
+	g.Expect(e.asked[0].Doubtful("grpcroute/shop/other/rule/0")).To(BeFalse())
+
+	e = newEdge()
+	g.Expect(patcherOf(e, func(pic *picture, _ *outlier.Policy) { pic.paused.Frozen = true }).patch(t.Context())).To(Succeed())
+	g.Expect(e.asked[0].State).To(Equal(lifecycle.Frozen))
+
+	e = newEdge()
+	e.unknown = errors.New("Gateways aren't read yet")
+	g.Expect(patcherOf(e, nil).patch(t.Context())).To(MatchError(e.unknown))
+	g.Expect(e.asked).To(BeEmpty())
+}
+
+func TestAFailedPatchIsToldAndTriedAgain(t *testing.T) {
+	g := NewWithT(t)
+	e := newEdge()
+	e.answer = errors.New("no answer")
+	p := patcherOf(e, nil)
+	g.Expect(p.patch(t.Context())).To(MatchError(e.answer))
+	g.Expect(p.gateways.troubles).To(HaveLen(1))
+}
