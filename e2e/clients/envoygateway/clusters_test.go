@@ -34,7 +34,7 @@ kind: Gateway
 metadata: {name: web, namespace: %[1]s}
 spec:
   gatewayClassName: eg
-  listeners: [{name: http, protocol: HTTP, port: 8080}, {name: tcp, protocol: TCP, port: 8081}]
+  listeners: [{name: http, protocol: HTTP, port: 8888}, {name: tcp, protocol: TCP, port: 8889}]
 ---
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
@@ -47,7 +47,7 @@ spec:
   - {matches: [{path: {value: /c}}], backendRefs: [{name: web, port: 80, weight: 1}, {name: web, port: 80, weight: 0}]}
   - matches: [{path: {value: /d}}]
     backendRefs:
-    - {name: web, port: 80, filters: [{type: RequestHeaderModifier, requestHeaderModifier: {add: [{name: x, value: y}]}}]}
+    - {name: web, port: 80, filters: [{type: RequestHeaderModifier, requestHeaderModifier: {add: [{name: x, value: a}]}}]}
     - {name: web, port: 80}
   - {matches: [{path: {value: /e}}], filters: [{type: RequestRedirect, requestRedirect: {statusCode: 301}}]}
 ---
@@ -56,7 +56,7 @@ kind: GRPCRoute
 metadata: {name: calls, namespace: %[1]s}
 spec: {parentRefs: [{name: web, sectionName: http}], hostnames: [calls.example.com], rules: [{backendRefs: [{name: web, port: 80}]}]}
 ---
-apiVersion: gateway.networking.k8s.io/v1alpha2
+apiVersion: gateway.networking.k8s.io/v1
 kind: TCPRoute
 metadata: {name: bytes, namespace: %[1]s}
 spec: {parentRefs: [{name: web, sectionName: tcp}], rules: [{backendRefs: [{name: web, port: 80}]}]}
@@ -132,7 +132,7 @@ func (s *site) world(ctx context.Context) outlier.PatchWorld {
 	w := outlier.PatchWorld{
 		Gateways: []outlier.Gateway{{NamespacedName: types.NamespacedName{Namespace: s.namespace, Name: "web"}}}, Services: map[types.NamespacedName]*corev1.Service{},
 	}
-	for kind, version := range map[string]string{"HTTPRoute": "v1", "GRPCRoute": "v1", "TCPRoute": "v1alpha2"} {
+	for kind, version := range map[string]string{"HTTPRoute": "v1", "GRPCRoute": "v1", "TCPRoute": "v1"} {
 		var list unstructured.UnstructuredList
 		list.SetGroupVersionKind(schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: version, Kind: kind + "List"})
 		Expect(h.Client.List(ctx, &list, client.InNamespace(s.namespace))).To(Succeed())

@@ -24,8 +24,8 @@ import (
 	"github.com/resourcestack/autohealer/e2e/envoy"
 )
 
-// port of the Gateways' listener, which is also Envoy's.
-const port = 8080
+// port of the Gateways' listener, which is also Envoy's: none of those that Envoy Gateway listens at.
+const port = 8888
 
 // site is a namespace with a Gateway, an HTTPRoute to a Service, and real backends of that, all but the namespace named web.
 type site struct {
