@@ -4,9 +4,9 @@ BIN := $(CURDIR)/bin
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
 # The generated files; verify regenerates them and fails where they differ from what is committed.
-GENERATED := apis/v1alpha1/zz_generated.deepcopy.go crds config/policy charts docs/reference
+GENERATED := apis/v1alpha1/zz_generated.deepcopy.go crds config/policy charts docs/reference docs/how-to/uninstall.md
 # Modules of their own, so that tools don't weigh on the product's go.mod.
-MODULES := . hack/tools hack/lint hack/promtool hack/scaffold hack/image hack/gen-chart hack/helm hack/helm/v3 hack/envoygateway hack/controlplane hack/controlplane/kwok e2e/certificates/certmanager
+MODULES := . hack/tools hack/lint hack/promtool hack/scaffold hack/image hack/gen-chart hack/helm hack/helm/v3 hack/argocd hack/envoygateway hack/controlplane hack/controlplane/kwok e2e/certificates/certmanager
 NOT_E2E = $$(go list ./... | grep -v /e2e | tr '\n' ' ')
 # Shows packages as they end, in the end what failed and why others were skipped, and then what tests measured and a table.
 TEST = $(BIN)/gotestsum --format=pkgname --format-hide-empty-pkg --jsonfile=$(BIN)/$@.json --post-run-command='$(BIN)/testreport $(BIN)/$@.json'
@@ -95,6 +95,14 @@ previous: go-version ## Put the manager of the version that is upgraded from int
 helm: go-version ## Put Helm 4 and Helm 3 into bin/, as helm and helm3 (about 10 minutes each the first time).
 	@hack/helm/build.sh $(BIN) helm
 	@hack/helm/build.sh $(BIN) helm3
+
+.PHONY: argocd
+argocd: go-version ## Put Argo CD into bin/ (about 10 minutes the first time).
+	@hack/argocd/build.sh $(BIN)
+
+.PHONY: flux
+flux: go-version ## Put Flux's source-controller and kustomize-controller into bin/ (about 20 minutes the first time).
+	@hack/flux/build.sh $(BIN)
 
 .PHONY: envoygateway
 envoygateway: go-version ## Put Envoy Gateway and its CRDs into bin/ (about 10 minutes the first time).
@@ -210,12 +218,18 @@ test-race: go-version $(TESTERS) ## Run the tests of what runs concurrently with
 	@$(TEST) -- -race -timeout 15m $(CONCURRENT)
 
 .PHONY: test-node
-test-node: controlplane node build static $(TESTERS) ## Run the tests that need a real node (Linux, root).
+test-node: controlplane node previous build static $(TESTERS) ## Run the tests that need a real node (Linux, root).
 	@$(TEST) -- -count=1 -timeout 15m -p 1 ./e2e/node/...
 
 .PHONY: test-clients
-test-clients: controlplane helm envoy envoygateway build $(TESTERS) ## Run the tests with Helm 4, Helm 3 and Envoy Gateway.
-	@$(TEST) -- -count=1 -timeout 15m ./e2e/clients/...
+test-clients: controlplane node helm build static $(TESTERS) ## Install, upgrade, roll back and uninstall the chart with Helm 4 and Helm 3.
+	@$(TEST) -- -count=1 -timeout 15m ./e2e/clients
+	@$(TEST) -- -count=1 -timeout 15m ./e2e/node/pod -ginkgo.label-filter=clients
+
+# Each is built once, in 10 to 20 minutes.
+.PHONY: test-ecosystem
+test-ecosystem: controlplane envoy argocd flux envoygateway build $(TESTERS) ## Run the tests with the real Argo CD, Flux and Envoy Gateway.
+	@$(TEST) -- -count=1 -timeout 15m -p 1 ./e2e/clients/argocd ./e2e/clients/flux ./e2e/clients/envoygateway
 
 OBJECTS ?= 2500
 .PHONY: differential

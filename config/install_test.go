@@ -146,6 +146,7 @@ func testRights(t *testing.T, c kubernetes.Interface) {
 		{true, "watch", "", "secrets", "autohealer-webhook-cert", "autohealer-system"},
 		{false, "patch", "", "secrets", "autohealer-webhook-cert", "autohealer-system"},
 		{true, "update", "", "configmaps", "autohealer-envoy-clusters", "autohealer-system"},
+		{true, "update", "", "configmaps", "autohealer-envoys", "autohealer-system"},
 		{true, "update", "", "configmaps", "autohealer-evictions", "autohealer-system"},
 		{false, "get", "", "configmaps", "another", "autohealer-system"},
 		{false, "list", "", "configmaps", "", "autohealer-system"},

@@ -53,14 +53,15 @@ func testRoles(t *testing.T, c kubernetes.Interface) {
 				Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: role}},
 			}, metav1.CreateOptions{})
 			g.Expect(err).NotTo(HaveOccurred())
+			asks := func(right authorizationv1.ResourceAttributes) (bool, error) {
+				answer, err := c.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{
+					Spec: authorizationv1.SubjectAccessReviewSpec{User: role, ResourceAttributes: &right},
+				}, metav1.CreateOptions{})
+				return err == nil && answer.Status.Allowed, err
+			}
 			may := func(verb, resource string) (bool, error) {
 				resource, subresource, _ := strings.Cut(resource, "/")
-				answer, err := c.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-					User: role, ResourceAttributes: &authorizationv1.ResourceAttributes{
-						Group: "autohealer.resourcestack.com", Resource: resource, Subresource: subresource, Verb: verb, Namespace: "default",
-					},
-				}}, metav1.CreateOptions{})
-				return err == nil && answer.Status.Allowed, err
+				return asks(authorizationv1.ResourceAttributes{Group: "autohealer.resourcestack.com", Resource: resource, Subresource: subresource, Verb: verb, Namespace: "default"})
 			}
 			g.Eventually(may, "20s").WithArguments("list", of.reads[0]).Should(BeTrue(), "once the binding is known")
 			for _, kind := range all {
@@ -73,6 +74,13 @@ func testRoles(t *testing.T, c kubernetes.Interface) {
 				}
 				for _, verb := range []string{"update", "patch"} {
 					g.Expect(may(verb, kind+"/status")).To(BeFalse(), "%s %s status of %s", role, verb, kind)
+				}
+			}
+			for lease, reads := range map[string]bool{"autohealer-manager": len(of.reads) == len(all), "another": false} {
+				for _, verb := range []string{"get", "update", "delete"} {
+					g.Expect(asks(authorizationv1.ResourceAttributes{
+						Group: "coordination.k8s.io", Resource: "leases", Name: lease, Verb: verb, Namespace: "autohealer-system",
+					})).To(Equal(reads && verb == "get"), "%s %s Lease %s", role, verb, lease)
 				}
 			}
 		})

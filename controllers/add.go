@@ -35,8 +35,8 @@ type Options struct {
 	OwnNamespace string
 	// Leads says whether this replica surely leads, just before each act. Default: it does.
 	Leads func() bool
-	// Vital says which dependents of ProbeConfigs must not be scaled down after all.
-	Vital probeconfig.Vital
+	// Protection says which dependents of ProbeConfigs must not be scaled down after all.
+	Protection probeconfig.Protection
 	// Dial says which addresses the probes of ProbeConfigs and the checks of shoots may dial.
 	Dial kubeconfig.Policy
 	// Routed knows what OutlierPolicies are about.
@@ -57,9 +57,9 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		Cache: mgr.GetCache(), Kind: &v1alpha1.Guardrail{},
 		After: exceptions, // nothing is judged before, so no policy is refused for want of an exception that there is
 	}
-	stored := &kube.Stored{Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Lost: opts.Guard.Lose, Interruptions: opts.Facts.Interruptions, Kinds: []kube.Ruling{
+	stored := &kube.Stored{Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Lost: opts.Guard.Lose, WatchFailures: opts.Facts.WatchFailures, Kinds: []kube.RuleKind{
 		{Kind: v1alpha1.GroupVersion.WithKind("Guardrail"), Definition: "guardrails." + v1alpha1.GroupVersion.Group, All: guardrails},
-		{Kind: v1alpha1.GroupVersion.WithKind("GuardrailException"), Definition: "guardrailexceptions." + v1alpha1.GroupVersion.Group, All: exceptions, Lifts: true},
+		{Kind: v1alpha1.GroupVersion.WithKind("GuardrailException"), Definition: "guardrailexceptions." + v1alpha1.GroupVersion.Group, All: exceptions, AdditiveOnly: true},
 	}}
 	if err := mgr.Add(stored); err != nil {
 		return err
@@ -83,7 +83,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 			return outlierpolicy.AddToManager(mgr, outlierpolicy.Options{Options: common, Routed: opts.Routed, Clusters: opts.Clusters, Ejections: opts.Ejections})
 		},
 		"ProbeConfig": func() error {
-			return probeconfig.AddToManager(mgr, probeconfig.Options{Options: common, Vital: opts.Vital, Dial: opts.Dial, Witnesses: witnesses})
+			return probeconfig.AddToManager(mgr, probeconfig.Options{Options: common, Protection: opts.Protection, Dial: opts.Dial, Witnesses: witnesses})
 		},
 		"WeederConfig": func() error { return weederconfig.AddToManager(mgr, common) },
 		// +kubebuilder:scaffold:kinds

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kinds"
 	"github.com/resourcestack/autohealer/internal/metric"
 )
 
@@ -47,6 +48,8 @@ const (
 
 // registerMetrics puts the metrics into the manager's registry; a second manager of the process shares them.
 func registerMetrics() error {
+	metric.AtZero(reviews, kinds.Names(kinds.All), []string{"CREATE", "UPDATE"}, []string{"allowed", "warned", "denied"})
+	metric.AtZero(refused, []string{refusedBusy, refusedSlow, refusedLarge, refusedOther, refusedConnection})
 	return metric.Register(reviews, violations, refused, duration)
 }
 

@@ -62,6 +62,26 @@ func TestReviewsAreCounted(t *testing.T) {
 	}
 }
 
+func TestCountersBeginAtZero(t *testing.T) {
+	reviews.Reset()
+	refused.Reset()
+	if err := registerMetrics(); err != nil {
+		t.Fatal(err)
+	}
+	is := scrape(t, reviews, refused)
+	for _, want := range []string{
+		`autohealer_admission_reviews_total{kind="WeederConfig",operation="UPDATE",result="denied"} 0`,
+		`autohealer_webhook_rejected_requests_total{reason="too_large"} 0`,
+	} {
+		if !slices.Contains(is, want) {
+			t.Errorf("lacks %s in %q", want, is)
+		}
+	}
+	if !slices.Contains(is, `autohealer_webhook_rejected_requests_total{reason="busy"} 0`) || len(is) > 60 {
+		t.Errorf("%d: %q", len(is), is)
+	}
+}
+
 func TestMetricsAreWellNamed(t *testing.T) {
 	reviews.WithLabelValues("ConditionSet", "CREATE", "allowed")
 	violations.WithLabelValues("conditionset/x", "Deny")

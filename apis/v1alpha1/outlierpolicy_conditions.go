@@ -32,7 +32,7 @@ const (
 	ReasonPending = "Pending"
 	// ReasonNotServed: this installation serves no Envoys.
 	ReasonNotServed = "NotServed"
-	// ReasonNoProxies: no Envoy is connected to the replica that leads.
+	// ReasonNoProxies: no Envoy that may see it is connected.
 	ReasonNoProxies = "NoProxies"
 	// ReasonOverTLS: the route sends to all of it over TLS, so there is no cluster for it.
 	ReasonOverTLS = "OverTLS"
@@ -50,6 +50,8 @@ const (
 	ReasonEnvoysNotAnswering = "EnvoysNotAnswering"
 	// ReasonNoEnvoys: there is no Envoy to ask.
 	ReasonNoEnvoys = "NoEnvoys"
+	// ReasonEnvoysNotAsked: some Envoy that may see it isn't asked whom it has ejected.
+	ReasonEnvoysNotAsked = "EnvoysNotAsked"
 	// ReasonHostsEjected: Envoys ejected hosts.
 	ReasonHostsEjected = "HostsEjected"
 	// ReasonHostsReturned: Envoys took hosts back.

@@ -34,6 +34,12 @@ type OutlierPolicySpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	PanicThreshold *int32 `json:"panicThreshold,omitempty"`
+
+	// connectTimeout is how long Envoy waits for a connection to a host before it counts as failed: a host that drops packets is
+	// blamed no sooner, and not at all for requests that are given up before. Write less than the time-outs of the routes. It isn't
+	// set in mode Observe. Default: Envoy's, 5s.
+	// +optional
+	ConnectTimeout EjectionTime `json:"connectTimeout,omitempty"`
 }
 
 // OutlierTargetReference names a target in the policy's namespace.

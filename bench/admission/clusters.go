@@ -65,7 +65,7 @@ func (c inMemory) facts() (*kube.Facts, error) {
 	}
 	facts.Fleet.MarkSynced(at)
 	facts.Weeder.MarkSynced(weeder.Moment(at))
-	facts.Heard()
+	facts.RecordNodeEvent()
 	for i := range c.pods {
 		facts.Weeder.ObservePod(weeder.ReadPod(dependentPod(i, weederconfig.ServiceName(i%c.services), now.Add(-time.Hour))), weeder.Moment(at))
 	}

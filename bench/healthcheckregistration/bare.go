@@ -79,7 +79,7 @@ func (l *bareLoop) first(ctx context.Context, i int) error {
 // remove takes a target's condition off, and then the claim.
 func (l *bareLoop) remove(ctx context.Context, i int) error {
 	target := l.target(i)
-	patch, err := health.Removal(target, conditionType)
+	patch, err := health.RemovalPatch(target, conditionType)
 	if err != nil {
 		return err
 	}

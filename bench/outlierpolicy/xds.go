@@ -81,10 +81,10 @@ func (b *Bench) Xds(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stopBare()) }()
-	if err := b.single(s, bare); err != nil {
+	if err := b.single(ctx, s, bare); err != nil {
 		return err
 	}
-	return b.global(s, bare, envoys)
+	return b.global(ctx, s, bare, envoys)
 }
 
 // edit is one thing that is edited, and what goes over the wire for it.
@@ -102,7 +102,7 @@ var edits = []edit{
 }
 
 // single edits one thing at a time, and in turn sends the same from a bare loop.
-func (b *Bench) single(s *ourServer, bare *bareServer) error {
+func (b *Bench) single(ctx context.Context, s *ourServer, bare *bareServer) error {
 	for _, edit := range edits {
 		var ours, theirs []time.Duration
 		sent := sentResources()
@@ -112,7 +112,7 @@ func (b *Bench) single(s *ourServer, bare *bareServer) error {
 			edit.change(s, name, i)
 			want := s.answers.Load() + edit.answers
 			began := time.Now()
-			s.publish()
+			s.publish(ctx)
 			if err := s.until(edit.what, func() bool { return s.answers.Load() >= want }); err != nil {
 				return err
 			}
@@ -135,7 +135,7 @@ func (b *Bench) single(s *ourServer, bare *bareServer) error {
 }
 
 // global edits what concerns all clusters, against sending them once to as many Envoys. Ours are asked for their endpoints too.
-func (b *Bench) global(s *ourServer, bare *bareServer, envoys *testbed.Process) error {
+func (b *Bench) global(ctx context.Context, s *ourServer, bare *bareServer, envoys *testbed.Process) error {
 	var ours, reference, oursAll, referenceAll, spent, spentBare report.Series
 	add := func(to *report.Series, d time.Duration) { *to = append(*to, d.Seconds()*1000) }
 	for round := range globalRounds {
@@ -145,7 +145,7 @@ func (b *Bench) global(s *ourServer, bare *bareServer, envoys *testbed.Process) 
 		}
 		want := s.answers.Load() + int64(len(s.names)*(1+2*envoyCount))
 		began, before := time.Now(), spentWith(envoys)
-		s.publish()
+		s.publish(ctx)
 		last := s.names[0]
 		if err := s.until("the global edit", func() bool {
 			_, acked := s.server.Together([]string{last})
@@ -203,12 +203,12 @@ func (s *ourServer) start(ctx context.Context, services int) (<-chan error, erro
 	s.server = server
 	done := make(chan error, 1)
 	go func() { done <- server.Start(ctx) }()
-	s.publish()
+	s.publish(ctx)
 	return done, s.until("the server", func() bool { return server.Ready() && server.Addr() != nil })
 }
 
-func (s *ourServer) publish() {
-	s.server.Set(xds.Snapshot{Clusters: maps.Clone(s.snapshot.Clusters), Endpoints: maps.Clone(s.snapshot.Endpoints), Owners: s.snapshot.Owners})
+func (s *ourServer) publish(ctx context.Context) {
+	s.server.Set(ctx, xds.Snapshot{Clusters: maps.Clone(s.snapshot.Clusters), Endpoints: maps.Clone(s.snapshot.Endpoints), Owners: s.snapshot.Owners})
 }
 
 func (s *ourServer) until(what string, done func() bool) error {

@@ -47,7 +47,7 @@ func probeByProber(ctx context.Context, load load) (any, error) {
 	}
 	before := testbed.OwnMemory()
 	handler := &counting{interval: load.Interval}
-	prober := (&probing.Prober{Handler: handler, Policy: kubeconfig.Policy{AllowLoopback: true}, FreshEvery: load.FreshEvery}).Init()
+	prober := (&probing.Prober{Handler: handler, Policy: kubeconfig.Policy{AllowLoopback: true}, RedialEvery: load.FreshEvery}).Init()
 	for i := range load.Targets {
 		var sides [2][]byte
 		for side := range sides { // of two servers: two ways to one would be refused

@@ -20,7 +20,7 @@ func AddToManager(mgr manager.Manager, opts policy.Options) error {
 		return err
 	}
 	observer := NewObserver(mgr.GetCache(), opts.Guard, opts.Facts, opts.Rejections)
-	report := NewReporter(mgr.GetEventRecorder("autohealer"), observer.knows)
+	report := NewReporter(mgr.GetEventRecorder("autohealer"), observer.isStored)
 	nodes := &NodeReconciler{
 		Observer: observer, Live: mgr.GetAPIReader(), Troubles: &observer.policies.Troubles, Report: report, OwnNamespace: opts.OwnNamespace,
 		Orphans: &kube.Orphans{
@@ -29,16 +29,16 @@ func AddToManager(mgr manager.Manager, opts policy.Options) error {
 		},
 		Evictions: &actuate.Record{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Namespace: opts.OwnNamespace, Name: "autohealer-evictions"},
 		Taints: &actuate.Taints{
-			Client: mgr.GetClient(), Acts: mgr.GetLogger().WithName("history"), Leads: opts.Leads,
+			Client: mgr.GetClient(), Acts: mgr.GetLogger().WithName(kube.HistoryLogger), Leads: opts.Leads,
 			Current: opts.Current(mgr),
 		},
 	}
 	if err := mgr.Add(observer); err != nil {
 		return err
 	}
-	if err := kube.AddController(mgr, "conditionset-node", nodes, nodeWorkers, observer.lead); err != nil {
+	if err := kube.AddController(mgr, "conditionset-node", nodes, nodeWorkers, observer.attachNodes); err != nil {
 		return err
 	}
 	sets := &policy.Keeper[*v1alpha1.ConditionSet]{Steps: observer.steps(), Clock: opts.Facts.Clock, Urgent: observer.policies.Unseen, Leads: opts.Leads}
-	return sets.AddToManager(mgr, "conditionset", setWorkers, observer.leadSets)
+	return sets.AddToManager(mgr, "conditionset", setWorkers, observer.attachSets)
 }

@@ -53,7 +53,7 @@ func TestARecordThatCannotBeReadIsToldOnce(t *testing.T) {
 	recorded(t, r, api, "sick", "{")
 	const mend = "kubectl taint node sick example.com/over:NoSchedule-; kubectl annotate node sick autohealer.resourcestack.com/owned-taints-"
 	want := "Warning RecordUnreadable The annotation autohealer.resourcestack.com/owned-taints of node sick can't be read, so ConditionSets do nothing and undo nothing there. " +
-		"To mend it, repair the annotation; or remove the taints, those of them that ConditionSets set, and then the annotation: " + mend
+		"To fix it, repair the annotation; or remove the taints, those of them that ConditionSets set, and then the annotation: " + mend
 	if told := reconciled(3); !slices.Equal(told, []string{want}) {
 		t.Errorf("Events %q, want\n%q", told, want)
 	}
@@ -78,7 +78,7 @@ func TestARecordThatCannotBeReadIsToldOnce(t *testing.T) {
 		t.Error("nobody looks at the node that is gone")
 	}
 	reconciled(1)
-	r.Report.broken.told.Range(func(node, record any) bool {
+	r.Report.broken.reported.Range(func(node, record any) bool {
 		t.Errorf("remembered of node %v that is gone: %v", node, record)
 		return true
 	})

@@ -69,7 +69,7 @@ func evicting(t *testing.T, objects interceptor.Funcs) (*NodeReconciler, client.
 	}
 	o.Facts.Fleet.MarkSynced(o.Facts.Moment())
 	return &NodeReconciler{
-		Observer: o, Live: api, Troubles: &o.policies.Troubles, Report: NewReporter(events.NewFakeRecorder(100), o.knows),
+		Observer: o, Live: api, Troubles: &o.policies.Troubles, Report: NewReporter(events.NewFakeRecorder(100), o.isStored),
 		Orphans: &kube.Orphans{}, Taints: &actuate.Taints{Client: api, Current: confirmed{}},
 		Evictions: &actuate.Record{Reader: api, Writer: api, Namespace: "autohealer-system", Name: "autohealer-evictions"},
 	}, api

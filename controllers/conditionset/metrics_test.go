@@ -60,10 +60,10 @@ func TestARecordMayNameWhatItWillWithoutMakingSeries(t *testing.T) {
 		return condition.Plan{Node: &condition.Node{Name: "a"}, Steps: []condition.Step{{Verb: "Untaint", SetName: set}}}
 	}
 	for i := range 100 {
-		r.acted(untaint(fmt.Sprintf("forged-%d", i)), time.Now())
-		r.failed(untaint(fmt.Sprintf("forged-%d", i)), errors.New("timeout"))
+		r.reportActs(untaint(fmt.Sprintf("forged-%d", i)), time.Now())
+		r.countFailures(untaint(fmt.Sprintf("forged-%d", i)), errors.New("timeout"))
 	}
-	r.acted(untaint("kernel"), time.Now())
+	r.reportActs(untaint("kernel"), time.Now())
 	want := []string{
 		`autohealer_conditionset_taint_changes_total{policy="kernel",result="done",verb="Untaint"} 1`,
 		`autohealer_conditionset_taint_changes_total{policy="unknown",result="done",verb="Untaint"} 100`,
@@ -71,6 +71,25 @@ func TestARecordMayNameWhatItWillWithoutMakingSeries(t *testing.T) {
 	}
 	if got := scrape(t, actsTotal); !slices.Equal(got, want) {
 		t.Errorf("got\n%s", strings.Join(got, "\n"))
+	}
+}
+
+func TestASetsCountersBeginAtZero(t *testing.T) {
+	actsTotal.Reset()
+	gaugeStates("kernel", condition.Summary{}, false)
+	is := scrape(t, actsTotal)
+	for _, want := range []string{"done", "failed", "stale"} {
+		if !slices.Contains(is, `autohealer_conditionset_taint_changes_total{policy="kernel",result="`+want+`",verb="Escalate"} 0`) {
+			t.Errorf("no counter of what is %s in %q", want, is)
+		}
+	}
+	for _, verb := range []condition.Verb{condition.Taint, condition.Escalate, condition.Deescalate, condition.Untaint, condition.Repair} {
+		countAct("kernel", condition.Step{Verb: verb}, time.Now())
+		countFailure("kernel", condition.Step{Verb: verb}, errors.New("timeout"))
+	}
+	gaugeStates("kernel", condition.Summary{}, false)
+	if now := scrape(t, actsTotal); len(is) != 15 || len(now) != 15 || !slices.Contains(now, `autohealer_conditionset_taint_changes_total{policy="kernel",result="done",verb="Taint"} 1`) {
+		t.Errorf("%q, and once it acted %q", is, now)
 	}
 }
 
@@ -123,7 +142,7 @@ func TestTheUseOfLimitsIsCountedWhenAsked(t *testing.T) {
 		}
 		fleet.ObserveNode(node, at)
 	}
-	if got := scrape(t, limitsUse{fleet}); len(got) > 0 {
+	if got := scrape(t, limitCollector{fleet}); len(got) > 0 {
 		t.Errorf("before all nodes are known it says %q", got)
 	}
 	fleet.MarkSynced(at)
@@ -133,7 +152,7 @@ func TestTheUseOfLimitsIsCountedWhenAsked(t *testing.T) {
 		`autohealer_conditionset_limit_used_nodes{limit="maxEvictingNodes"} 1`,
 		`autohealer_conditionset_limit_used_nodes{limit="maxTaintedNodes"} 3`,
 	}
-	if got := scrape(t, limitsUse{fleet}); !slices.Equal(got, want) {
+	if got := scrape(t, limitCollector{fleet}); !slices.Equal(got, want) {
 		t.Errorf("got\n%s", strings.Join(got, "\n"))
 	}
 }

@@ -22,10 +22,10 @@ import (
 )
 
 const (
-	// lookAgainWaiting is the safety net while a write isn't visible yet.
-	lookAgainWaiting = 10 * time.Second
-	// lookAgainUncertain lies between two live reads that didn't settle what is to be done.
-	lookAgainUncertain = time.Second
+	// requeueWaiting is the safety net while a write isn't visible yet.
+	requeueWaiting = 10 * time.Second
+	// requeueUncertain lies between two live reads that didn't settle what is to be done.
+	requeueUncertain = time.Second
 	// pastDeadline lets a deadline lie behind us when it is looked at.
 	pastDeadline = time.Millisecond
 )
@@ -55,8 +55,8 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 	return result, nil
 }
 
-// doubts are what can't be confirmed just now, and why: what waits for it is left out of the plan.
-type doubts struct {
+// unconfirmed are what can't be confirmed just now, and why: what waits for it is left out of the plan.
+type unconfirmed struct {
 	// sets whose admission can't be confirmed.
 	sets map[types.UID]string
 	// evictions can't be recorded, or those of before can't be read.
@@ -66,51 +66,51 @@ type doubts struct {
 // heal does what may be done: what one set may not do now holds up neither the others nor an undo, since the plan is made
 // again without it.
 func (r *NodeReconciler) heal(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	doubts, fleet := doubts{sets: map[types.UID]string{}}, r.Observer.Facts.Fleet
+	unconfirmed, fleet := unconfirmed{sets: map[types.UID]string{}}, r.Observer.Facts.Fleet
 	var refused error
-	if err := r.Evictions.Recall(ctx, r.counting(condition.Plan{})); err != nil {
-		doubts.evictions = err.Error()
+	if err := r.Evictions.Recall(ctx, r.evictionPlanner(condition.Plan{})); err != nil {
+		unconfirmed.evictions = err.Error()
 	}
 	for {
-		plan, next, err := r.decide(ctx, request.Name, doubts)
+		plan, next, err := r.decide(ctx, request.Name, unconfirmed)
 		if err != nil {
 			return reconcile.Result{}, err
 		}
-		r.Report.record(ctx, request.Name, plan.Node, fleet)
+		r.Report.reportBrokenRecord(ctx, request.Name, plan.Node, fleet)
 		switch next {
 		case condition.Wait:
-			return reconcile.Result{RequeueAfter: lookAgainWaiting}, refused
+			return reconcile.Result{RequeueAfter: requeueWaiting}, refused
 		case condition.ReadLive: // it still isn't certain; the API server is asked again soon
-			return reconcile.Result{RequeueAfter: lookAgainUncertain}, refused
+			return reconcile.Result{RequeueAfter: requeueUncertain}, refused
 		case condition.Nothing:
 			if refused == nil {
 				r.Troubles.Settled(request.Name)
 			}
-			return r.lookAgain(ctx, plan), refused
+			return r.requeue(ctx, plan), refused
 		}
-		if err := r.record(ctx, plan); err != nil {
+		if err := r.recordEviction(ctx, plan); err != nil {
 			r.Observer.request(fleet.Failed(request.Name)) // nothing was written
 			if !errors.Is(err, actuate.ErrRecalled) {
-				doubts.evictions, refused = err.Error(), err
+				unconfirmed.evictions, refused = err.Error(), err
 			}
 			continue
 		}
 		err = r.act(ctx, plan)
 		var not *actuate.Unconfirmed
-		if errors.As(err, &not) && doubts.sets[not.Set] == "" {
-			doubts.sets[not.Set], refused = err.Error(), err
+		if errors.As(err, &not) && unconfirmed.sets[not.Set] == "" {
+			unconfirmed.sets[not.Set], refused = err.Error(), err
 			continue
 		}
-		return r.lookAgain(ctx, plan), errors.Join(refused, err)
+		return r.requeue(ctx, plan), errors.Join(refused, err)
 	}
 }
 
 // decide plans from what is known, and from a live read where that isn't enough: an eviction, an earlier write whose
 // outcome is uncertain, a watch that has been silent.
-func (r *NodeReconciler) decide(ctx context.Context, name string, doubts doubts) (condition.Plan, condition.Next, error) {
+func (r *NodeReconciler) decide(ctx context.Context, name string, unconfirmed unconfirmed) (condition.Plan, condition.Next, error) {
 	fleet, facts := r.Observer.Facts.Fleet, r.Observer.Facts
 	at := facts.Moment()
-	plan, next := fleet.Decide(name, at, &condition.Evidence{NotRead: true, Unconfirmed: doubts.sets, Unknown: doubts.evictions})
+	plan, next := fleet.Decide(name, at, &condition.Evidence{NotRead: true, Unconfirmed: unconfirmed.sets, Unknown: unconfirmed.evictions})
 	if next == condition.Write && plan.Harmful() && facts.Age(at.Now) > facts.Timings.QuietWatch() {
 		r.Observer.request(fleet.Failed(name)) // nothing was written: plan again from a live read
 		next = condition.ReadLive
@@ -123,7 +123,7 @@ func (r *NodeReconciler) decide(ctx context.Context, name string, doubts doubts)
 		if err != nil {
 			return condition.Plan{}, condition.Nothing, err
 		}
-		evidence.Unconfirmed, evidence.Unknown = doubts.sets, cmp.Or(doubts.evictions, evidence.Unknown)
+		evidence.Unconfirmed, evidence.Unknown = unconfirmed.sets, cmp.Or(unconfirmed.evictions, evidence.Unknown)
 		plan, next = fleet.Decide(name, facts.Moment(), evidence)
 	}
 	return plan, next, nil
@@ -151,7 +151,7 @@ func (r *NodeReconciler) readLive(ctx context.Context, plan condition.Plan) (*co
 	return evidence, nil
 }
 
-// act carries out a plan and tells of it.
+// act applies a plan and reports it.
 func (r *NodeReconciler) act(ctx context.Context, plan condition.Plan) error {
 	fleet, name := r.Observer.Facts.Fleet, plan.Node.Name
 	version, err := r.Taints.Apply(ctx, plan, r.Observer.admittedFor(ctx, plan))
@@ -162,38 +162,38 @@ func (r *NodeReconciler) act(ctx context.Context, plan condition.Plan) error {
 		if !isStale(err) {
 			r.Troubles.Failed(name, err, policies(plan)...)
 		}
-		r.Report.failed(plan, err)
+		r.Report.countFailures(plan, err)
 		return err
 	}
 	r.Observer.request(fleet.Written(name, version))
 	r.Troubles.Written(name, policies(plan)...)
-	r.Report.acted(plan, r.Observer.Facts.Clock.Now())
+	r.Report.reportActs(plan, r.Observer.Facts.Clock.Now())
 	r.Evictions.Done(plan.Node.UID)
 	return nil
 }
 
-// record notes an eviction before it begins.
-func (r *NodeReconciler) record(ctx context.Context, plan condition.Plan) error {
+// recordEviction notes an eviction before it begins.
+func (r *NodeReconciler) recordEviction(ctx context.Context, plan condition.Plan) error {
 	fleet, eviction := r.Observer.Facts.Fleet, plan.Eviction()
 	switch {
 	case !eviction.Began.IsZero():
-		return r.Evictions.Begin(ctx, eviction, fleet.Limits().EvictPace, r.counting(plan))
+		return r.Evictions.Begin(ctx, eviction, fleet.Limits().EvictPace, r.evictionPlanner(plan))
 	case plan.Harmful() && fleet.Stale(plan):
 		return actuate.ErrRecalled
 	}
 	return nil
 }
 
-// counting is the fleet that made a plan, as it counts evictions.
-func (r *NodeReconciler) counting(plan condition.Plan) actuate.Planner {
+// evictionPlanner is the fleet that made a plan, as it counts evictions.
+func (r *NodeReconciler) evictionPlanner(plan condition.Plan) actuate.Planner {
 	fleet, at := r.Observer.Facts.Fleet, r.Observer.Facts.Moment()
 	return actuate.Planner{Known: fleet.Evictions, Recall: func(acts []limit.Act) bool { return fleet.Recall(acts, at) || fleet.Stale(plan) }}
 }
 
-// lookAgain says when time alone may change the plan.
-func (r *NodeReconciler) lookAgain(ctx context.Context, plan condition.Plan) reconcile.Result {
+// requeue says when time alone may change the plan.
+func (r *NodeReconciler) requeue(ctx context.Context, plan condition.Plan) reconcile.Result {
 	now := r.Observer.Facts.Clock.Now()
-	at := plan.LookAgain
+	at := plan.RequeueAt
 	if orphans := r.Orphans.Check(ctx, unknownSets(plan), now); !orphans.IsZero() && (at.IsZero() || orphans.Before(at)) {
 		at = orphans
 	}

@@ -2,28 +2,33 @@ package conditionset
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
-// Observer feeds the fleet from informers. It runs on every replica: a webhook that isn't the leader foretells from the same knowledge.
+// Observer feeds the fleet from informers. It runs on every replica: a standby's webhook forecasts from the same state.
 type Observer struct {
 	Cache cache.Cache
 	Facts *kube.Facts
 
-	policies policy.Policies[*v1alpha1.ConditionSet, reading]
+	policies policy.Policies[*v1alpha1.ConditionSet, parsedSet]
 	nodes    kube.Requests
 	watches  *kube.Watches
 
@@ -35,7 +40,7 @@ type Observer struct {
 // NewObserver gives an observer that follows the rules, and does nothing else before Start.
 func NewObserver(objects cache.Cache, rules *guard.Guard, facts *kube.Facts, rejections *kube.Rejections) *Observer {
 	o := &Observer{Cache: objects, Facts: facts, watches: kube.NewWatches(objects)}
-	o.policies.Init(policy.Hooks[*v1alpha1.ConditionSet, reading]{
+	o.policies.Init(policy.Hooks[*v1alpha1.ConditionSet, parsedSet]{
 		Kind: kindConditionSet, Guard: rules, Clock: facts.Clock, Rejections: rejections,
 		Read: read, Guardrails: o.guardrails, Changed: o.update, Forget: o.forget,
 		AtOnce: true, // the taints of a set that isn't known yet would be taken for those of one that is gone
@@ -68,14 +73,14 @@ func (o *Observer) run(ctx context.Context) error {
 	return nil
 }
 
-// lead takes the queue of nodes of a replica that became the leader.
-func (o *Observer) lead(nodes kube.Queue) {
+// attachNodes takes the queue of nodes of a replica that became the leader.
+func (o *Observer) attachNodes(nodes kube.Queue) {
 	o.nodes.Attach(nodes)
 	o.becomeLeader()
 }
 
-// leadSets takes the queue of sets.
-func (o *Observer) leadSets(sets kube.Queue) {
+// attachSets takes the queue of sets.
+func (o *Observer) attachSets(sets kube.Queue) {
 	o.policies.Statuses.Attach(sets)
 	o.becomeLeader()
 }
@@ -106,8 +111,8 @@ func (o *Observer) request(nodes []string) {
 
 // requestChanged asks for a look at the nodes and sets of which the fleet says that something changed.
 func (o *Observer) requestChanged() {
-	o.request(o.Facts.Fleet.TakeWoken())
-	for _, name := range o.Facts.Fleet.TakeDirty() {
+	o.request(o.Facts.Fleet.DrainRequeues())
+	for _, name := range o.Facts.Fleet.DrainDirty() {
 		o.policies.Statuses.Add(types.NamespacedName{Name: name}, policy.Delay)
 	}
 }
@@ -122,4 +127,126 @@ func (o *Observer) guardrails(all guardrail.Policy) {
 		Limits: all.Limits, Precedence: condition.Precedence(all.Precedence), Paused: policy.PausedBy(all).By, Frozen: all.Frozen(), Types: types,
 	}, o.Facts.Moment()))
 	o.requestChanged()
+}
+
+func (o *Observer) node(node *corev1.Node) {
+	o.Facts.RecordNodeEvent()
+	changed, requeue := o.Facts.Fleet.ObserveNode(node, o.Facts.Moment())
+	if changed {
+		requeue = append(requeue, node.Name)
+	}
+	o.request(requeue)
+	o.requestChanged()
+}
+
+func (o *Observer) nodeGone(node *corev1.Node) {
+	o.Facts.RecordNodeEvent()
+	requeue := o.Facts.Fleet.ForgetNode(node.Name, node.UID, o.Facts.Moment())
+	o.request(append(requeue, node.Name)) // which is forgotten there, too
+	o.requestChanged()
+}
+
+// daemonSets gives the fleet the DaemonSets that nodes can't do without.
+func (o *Observer) daemonSets(ctx context.Context) {
+	var list appsv1.DaemonSetList
+	if err := o.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		var notStarted *cache.ErrCacheNotStarted
+		if !errors.As(err, &notStarted) {
+			log.FromContext(ctx).Error(err, "Can't list DaemonSets from the cache")
+		}
+		return
+	}
+	var pods []ecosystem.SystemPod
+	for i := range list.Items {
+		if p, is := ecosystem.SystemPodOf(&list.Items[i]); is {
+			pods = append(pods, p)
+		}
+	}
+	o.Facts.Fleet.ObserveSystemPods(pods)
+}
+
+// watchLeases begins to watch the nodes' Leases when the first set needs them: 5,000 nodes renew 500 times a second.
+func (o *Observer) watchLeases(ctx context.Context) {
+	o.mu.Lock()
+	started := o.leaseWatch
+	o.leaseWatch = true
+	o.mu.Unlock()
+	if started {
+		return
+	}
+	go func() { // GetInformer waits for the first list, and this is an informer's own handler
+		_, err := o.watches.Add(ctx, kube.On(&coordinationv1.Lease{}, o.lease, func(*coordinationv1.Lease) {}))
+		if err != nil && ctx.Err() == nil {
+			log.FromContext(ctx).Error(err, "Can't watch node Leases; conditions without a heartbeat stay unproven")
+			o.mu.Lock()
+			o.leaseWatch = false // the next event of a set tries again
+			o.mu.Unlock()
+		}
+	}()
+}
+
+func (o *Observer) lease(lease *coordinationv1.Lease) {
+	if lease.Namespace != corev1.NamespaceNodeLease || lease.Spec.RenewTime == nil {
+		return
+	}
+	if o.Facts.Fleet.ObserveLease(lease.Name, lease.Spec.RenewTime.Time, o.Facts.Moment()) {
+		o.request([]string{lease.Name})
+	}
+}
+
+const kindConditionSet = "ConditionSet"
+
+type storedSet = policy.Policy[*v1alpha1.ConditionSet, parsedSet]
+
+// parsedSet is a set as the fleet takes it.
+type parsedSet struct {
+	set *condition.Set
+	// unreadable says why the spec can't be read.
+	unreadable error
+}
+
+// Unreadable says why the spec can't be read.
+func (r parsedSet) Unreadable() error { return r.unreadable }
+
+// read reads a set. Of one that can't be read only what is needed to undo it counts.
+func read(cs *v1alpha1.ConditionSet, _ parsedSet) (r parsedSet) {
+	if r.set, r.unreadable = condition.NewSet(cs); r.unreadable != nil {
+		r.set = condition.Unreadable(cs)
+	}
+	return r
+}
+
+// update has the fleet learn what a set asks for and may do.
+func (o *Observer) update(ctx context.Context, _, now storedSet) {
+	cs := now.Object
+	state := condition.StateOf(cs, now.Read.unreadable == nil, now.Admitted.Valid())
+	o.request(o.Facts.Fleet.ObserveSet(now.Read.set, state, condition.StoredBreaker(cs), cs.Annotations[v1alpha1.AnnotationResetBreaker], o.Facts.Moment()))
+	o.requestChanged()
+	if o.Facts.Fleet.UsesLease() {
+		o.watchLeases(ctx)
+	}
+}
+
+func (o *Observer) forget(cs *v1alpha1.ConditionSet) {
+	o.request(o.Facts.Fleet.ForgetSet(cs.UID, o.Facts.Moment()))
+}
+
+// isStored says whether a set of this name is stored. What a node's record says it is called may be anything.
+func (o *Observer) isStored(name string) bool {
+	_, ok := o.policies.Get(types.NamespacedName{Name: name})
+	return ok
+}
+
+// admittedFor are the admissions that cover what a plan does to a node.
+func (o *Observer) admittedFor(ctx context.Context, plan condition.Plan) []actuate.Admitted {
+	var admitted []actuate.Admitted
+	for _, step := range plan.Steps {
+		if !step.Harmful() {
+			continue
+		}
+		if set, ok := o.policies.Admission(ctx, types.NamespacedName{Name: step.SetName}, step.Set); ok {
+			admitted = append(admitted, set.Admitted)
+		}
+	}
+	return admitted
 }

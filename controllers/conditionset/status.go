@@ -1,11 +1,13 @@
 package conditionset
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -15,8 +17,8 @@ import (
 
 const taintKeysKept = 16
 
-// state is everything that a status tells.
-type state struct {
+// statusInput is everything that a status depends on.
+type statusInput struct {
 	storedSet
 	summary condition.Summary
 	// synced: caches are full, so that counts mean something.
@@ -28,7 +30,7 @@ type state struct {
 
 // statusOf describes a set. It is pure: the same state gives the same status, so that nothing is written when nothing
 // changed.
-func statusOf(cs *v1alpha1.ConditionSet, st state) v1alpha1.ConditionSetStatus {
+func statusOf(cs *v1alpha1.ConditionSet, st statusInput) v1alpha1.ConditionSetStatus {
 	after := *cs.Status.DeepCopy()
 	after.ObservedGeneration = cs.Generation
 	after.TaintKeys = declaredKeys(cs)
@@ -41,37 +43,37 @@ func statusOf(cs *v1alpha1.ConditionSet, st state) v1alpha1.ConditionSetStatus {
 	if b := st.summary.Breaker; b != nil {
 		after.Breaker = &v1alpha1.Breaker{ID: b.ID, OpenedAt: metav1.NewTime(b.OpenedAt.Truncate(1e9)), Reset: b.Reset}
 	}
-	shared(cs, st).Put(&after.Conditions, cs.Generation)
+	commonConditions(cs, st).Put(&after.Conditions, cs.Generation)
 	policy.SetWhileTrue(&after.Conditions, cs.Generation, limitReached(st))
 	policy.SetWhileTrue(&after.Conditions, cs.Generation, breakerOpen(cs, st))
 	return after
 }
 
-// shared is what the conditions that every kind has tell of this set.
-func shared(cs *v1alpha1.ConditionSet, st state) policy.Conditions {
+// commonConditions is the input of the conditions that every kind has.
+func commonConditions(cs *v1alpha1.ConditionSet, st statusInput) policy.Conditions {
 	s := policy.Conditions{
 		Acceptance: policy.FromVerdict(st.Verdict, st.Read.unreadable),
-		Changes:    "nodes", Synced: st.synced, Trouble: st.trouble, Paused: st.Pause, Deleting: cs.DeletionTimestamp != nil, Says: operative(st),
+		Changes:    "nodes", Synced: st.synced, Trouble: st.trouble, Paused: st.Pause, Deleting: cs.DeletionTimestamp != nil, Says: operativeMessage(st),
 	}
 	if cs.Spec.Mode == v1alpha1.Observe {
 		s.Observes = true
-		s.Says = fmt.Sprintf("Mode Observe: %d of %d selected nodes match, and nothing is touched%s.", st.summary.Matching, st.summary.Selected, unselected(st))
+		s.Says = fmt.Sprintf("Mode Observe: %d of %d selected nodes match, and nothing is touched%s.", st.summary.Matching, st.summary.Selected, unselectedHint(st))
 	}
 	if st.left.Targets > 0 {
-		s.Undoing = undoing(st)
+		s.Undoing = undoingMessage(st)
 	}
 	return s
 }
 
-// operative tells in numbers what the set does, and why it does less than it asks or where that stands: many tools show
-// the message of Ready alone.
-func operative(st state) string {
-	says := []string{fmt.Sprintf("%d of %d selected nodes match, %d are tainted%s", st.summary.Matching, st.summary.Selected, st.summary.Tainted, unselected(st))}
+// operativeMessage says in numbers what the set does, and why it does less than specified: many tools show only the message
+// of Ready.
+func operativeMessage(st statusInput) string {
+	says := []string{fmt.Sprintf("%d of %d selected nodes match, %d are tainted%s", st.summary.Matching, st.summary.Selected, st.summary.Tainted, unselectedHint(st))}
 	if n := st.summary.Doubtful; n > 0 {
 		says = append(says, fmt.Sprintf("%d are in doubt, their conditions Unknown, missing or stale: nothing is done and nothing undone there", n))
 	}
 	if nodes := st.summary.Unreadable; len(nodes) > 0 {
-		says = append(says, fmt.Sprintf("the record of %d can't be read: %s", len(nodes), unreadable(nodes)))
+		says = append(says, fmt.Sprintf("the record of %d can't be read: %s", len(nodes), unreadableHint(nodes)))
 	}
 	for _, reason := range slices.Sorted(maps.Keys(st.summary.Holds)) {
 		if ofLimit(reason) || reason == condition.HeldByBreaker || reason == condition.HeldByPause {
@@ -92,22 +94,22 @@ func operative(st state) string {
 	return policy.Sentence(says...)
 }
 
-// unselected says what to do about a set that is about no node.
-func unselected(st state) string {
+// unselectedHint says what to do about a set that is about no node.
+func unselectedHint(st statusInput) string {
 	if !st.synced || st.summary.Selected > 0 {
 		return ""
 	}
 	return "; no node is selected: compare nodeSelector with kubectl get nodes --show-labels; control-plane nodes take includeControlPlane"
 }
 
-// undoing says what a deletion waits for.
-func undoing(st state) string {
-	says := fmt.Sprintf("It is deleted once it is undone on %d nodes: %s", st.left.Targets, firstOf(st.left.Sample))
+// undoingMessage says what a deletion waits for.
+func undoingMessage(st statusInput) string {
+	says := fmt.Sprintf("It is deleted once it is undone on %d nodes: %s", st.left.Targets, joinFirst(st.left.Sample))
 	if st.left.Targets > len(st.left.Sample) {
 		says += ", …"
 	}
 	if nodes := st.summary.Unreadable; len(nodes) > 0 {
-		says += "; the record can't be read of " + unreadable(nodes)
+		says += "; the record can't be read of " + unreadableHint(nodes)
 	}
 	if st.trouble != nil {
 		says += "; " + st.trouble.Err.Error()
@@ -115,13 +117,13 @@ func undoing(st state) string {
 	return says + "."
 }
 
-// unreadable says what to do about nodes with a taint of the set's key and a record that can't be read.
-func unreadable(nodes []string) string {
+// unreadableHint says what to do about nodes with a taint of the set's key and a record that can't be read.
+func unreadableHint(nodes []string) string {
 	return fmt.Sprintf("%s, so that nothing is done and nothing undone there; repair the annotation %s, or remove the taint if it is this set's, and then the annotation",
-		firstOf(nodes), v1alpha1.AnnotationOwnedTaints)
+		joinFirst(nodes), v1alpha1.AnnotationOwnedTaints)
 }
 
-func firstOf(nodes []string) string {
+func joinFirst(nodes []string) string {
 	if len(nodes) > 5 {
 		return strings.Join(nodes[:5], ", ") + ", …"
 	}
@@ -135,9 +137,9 @@ var limitReasons = []struct {
 }{
 	{condition.HeldByLimit, v1alpha1.ReasonTooManyTainted},
 	{condition.HeldByEvictLimit, v1alpha1.ReasonTooManyEvicting},
-	{condition.HeldByPace, v1alpha1.ReasonTooManyEvicting},
-	{condition.HeldByPlane, v1alpha1.ReasonControlPlaneLimit},
-	{condition.HeldByOwnCap, v1alpha1.ReasonMaxNodesReached},
+	{condition.HeldByEvictPace, v1alpha1.ReasonTooManyEvicting},
+	{condition.HeldByControlPlane, v1alpha1.ReasonControlPlaneLimit},
+	{condition.HeldByMaxNodes, v1alpha1.ReasonMaxNodesReached},
 }
 
 func ofLimit(hold condition.Reason) bool {
@@ -149,7 +151,7 @@ func ofLimit(hold condition.Reason) bool {
 	return false
 }
 
-func limitReached(st state) metav1.Condition {
+func limitReached(st statusInput) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionLimitReached}
 	var says []string
 	for _, l := range limitReasons {
@@ -166,7 +168,7 @@ func limitReached(st state) metav1.Condition {
 	return c
 }
 
-func breakerOpen(cs *v1alpha1.ConditionSet, st state) metav1.Condition {
+func breakerOpen(cs *v1alpha1.ConditionSet, st statusInput) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionBreakerOpen}
 	b := st.summary.Breaker
 	if b == nil || b.Reset {
@@ -174,7 +176,7 @@ func breakerOpen(cs *v1alpha1.ConditionSet, st state) metav1.Condition {
 	}
 	c.Reason = v1alpha1.ReasonTooManyMatchAtOnce
 	departed := ""
-	if n := st.summary.Departed; n > 0 {
+	if n := st.summary.DeletedMatching; n > 0 {
 		departed = fmt.Sprintf(", and %d were deleted while they matched", n)
 	}
 	c.Message = fmt.Sprintf("Too many nodes matched at once at %s; now %d of %d match%s. Nothing new is done. Look at the conditions' reporter; then, to let it act: kubectl annotate conditionset %s %s=%s --overwrite",
@@ -191,4 +193,36 @@ func declaredKeys(cs *v1alpha1.ConditionSet) []string {
 	}
 	keys = append(slices.Clone(keys), cs.Spec.TaintKey)
 	return keys[max(0, len(keys)-taintKeysKept):]
+}
+
+// steps keep sets' finalizers and statuses. The acting is the NodeReconciler's.
+func (o *Observer) steps() policy.Steps[*v1alpha1.ConditionSet] {
+	return policy.Steps[*v1alpha1.ConditionSet]{
+		New: func() *v1alpha1.ConditionSet { return &v1alpha1.ConditionSet{} }, Describe: o.describe, Left: o.left, Gone: forgetStates,
+	}
+}
+
+// left counts the nodes that carry a record of the set.
+func (o *Observer) left(_ context.Context, cs *v1alpha1.ConditionSet) (left policy.Left, err error) {
+	fleet := o.Facts.Fleet
+	left.Targets, left.Sample = fleet.Recorded(cs.UID)
+	left.Unknown = !fleet.Synced() || left.Targets == 0 && !fleet.Undone(cs.UID)
+	return left, nil
+}
+
+// describe computes the status, once this generation is judged by known rules.
+func (o *Observer) describe(_ context.Context, cs *v1alpha1.ConditionSet, left policy.Left) (is policy.Description[*v1alpha1.ConditionSet], err error) {
+	set, ok := o.policies.Current(cs)
+	if !ok {
+		return policy.Description[*v1alpha1.ConditionSet]{Skip: true}, nil
+	}
+	st := statusInput{storedSet: set, synced: o.Facts.Fleet.Synced(), trouble: o.policies.Troubles.Get(cs.UID), left: left}
+	if st.summary, ok = o.Facts.Fleet.Summary(cs.UID, o.Facts.Moment()); !ok {
+		st.summary = condition.Summary{}
+	}
+	is.After = cs.DeepCopy()
+	is.After.Status = statusOf(cs, st)
+	is.Again = max(policy.Delay, set.Read.set.StaleAfter) // no event shows that a reporter fell silent
+	gaugeStates(cs.Name, st.summary, meta.IsStatusConditionTrue(is.After.Status.Conditions, v1alpha1.ConditionLimitReached))
+	return is, nil
 }

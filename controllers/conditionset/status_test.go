@@ -41,7 +41,7 @@ func TestReadySaysInNumbersWhatTheSetDoes(t *testing.T) {
 			"9 of 40 selected nodes match, 4 are tainted."},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			st := state{synced: true, summary: tc.summary}
+			st := statusInput{synced: true, summary: tc.summary}
 			st.Verdict.Allowed = true
 			status := statusOf(&v1alpha1.ConditionSet{Spec: v1alpha1.ConditionSetSpec{Mode: tc.mode}}, st)
 			ready := meta.FindStatusCondition(status.Conditions, "Ready")
@@ -71,7 +71,7 @@ func TestLimitReachedTellsWhichLimit(t *testing.T) {
 			"TooManyTainted", "2 held back: t; 1 held back: e"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c := limitReached(state{summary: condition.Summary{Holds: tc.holds}})
+			c := limitReached(statusInput{summary: condition.Summary{Holds: tc.holds}})
 			if c.Reason != tc.reason || c.Message != tc.message {
 				t.Errorf("reason %q, message %q; want %q, %q", c.Reason, c.Message, tc.reason, tc.message)
 			}

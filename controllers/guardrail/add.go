@@ -33,8 +33,8 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	opts.Guard.OnChange(func(guard.Change) { gaugePolicy(opts.Guard.Policy()) })
 	observer := &Observer{Guard: opts.Guard}
 	opts.Guardrails.Early, opts.Guardrails.Use, opts.Guardrails.Seen = opts.Guard.Tighten, observer.use, observer.request
-	opts.Rejections.Follow(observer.request)
-	opts.Witnesses.Told = observer.request
+	opts.Rejections.OnChange(observer.request)
+	opts.Witnesses.OnChange = observer.request
 	opts.Guardrails.Listed = opts.Guard.GuardrailsListed
 	if err := mgr.Add(opts.Guardrails); err != nil {
 		return err

@@ -23,7 +23,7 @@ type state struct {
 	// rejected are the stored policies that a rule of the Guardrail refuses now, sorted.
 	rejected []string
 	// silent are its witnesses that don't answer; looked is false before anybody looked.
-	silent []probing.Silence
+	silent []probing.SilentWitness
 	looked bool
 }
 
@@ -137,7 +137,7 @@ func witnessSilent(g *v1alpha1.Guardrail, st state) metav1.Condition {
 	var says []string
 	for _, s := range st.silent {
 		if slices.ContainsFunc(g.Spec.Witnesses, func(w v1alpha1.Witness) bool { return w.Name == s.Name && w.Address == s.Address }) { // else it isn't named any more
-			says = append(says, fmt.Sprintf("%s (%s): %s", s.Name, s.Address, s.Why))
+			says = append(says, fmt.Sprintf("%s (%s): %s", s.Name, s.Address, s.Reason))
 		}
 	}
 	if len(says) > 0 {

@@ -35,7 +35,7 @@ func stored(t *testing.T, spec string) *v1alpha1.Guardrail {
 func TestSilentWitnessesStayToldUntilSomebodyLooked(t *testing.T) {
 	g := stored(t, "{witnesses: [{name: a, address: 'a.example.com:443'}]}")
 	fine := guard.GuardrailResult{Verdict: guard.Verdict{Allowed: true}}
-	silent := []probing.Silence{{Name: "a", Address: "a.example.com:443", Why: "Dial: the connection was refused"}}
+	silent := []probing.SilentWitness{{Name: "a", Address: "a.example.com:443", Reason: "Dial: the connection was refused"}}
 	told := func(st state) bool {
 		st.result = fine
 		g.Status = statusOf(g, st)
@@ -80,7 +80,7 @@ func TestWhatEachGuardrailsStatusSays(t *testing.T) {
 		},
 		"with witnesses of which one is silent": {
 			"{limits: {maxTargetsFailingTogether: 30%}, witnesses: [{name: a, address: 'a.example.com:443'}, {name: b, address: 'b.example.com:443'}]}",
-			state{result: guard.GuardrailResult{Verdict: fine}, looked: true, silent: []probing.Silence{{Name: "b", Address: "b.example.com:443", Why: "Dial: the connection was refused"}}},
+			state{result: guard.GuardrailResult{Verdict: fine}, looked: true, silent: []probing.SilentWitness{{Name: "b", Address: "b.example.com:443", Reason: "Dial: the connection was refused"}}},
 			[]string{
 				admitted, "Ready=True Operative: It lays down maxTargetsFailingTogether 30%, 2 witnesses.",
 				"WitnessSilent=True NoAnswer: The TLS handshake with 1 of 2 witnesses failed: b (b.example.com:443): Dial: the connection was refused.",
@@ -88,7 +88,7 @@ func TestWhatEachGuardrailsStatusSays(t *testing.T) {
 		},
 		"with a witness that is silent": {
 			"{witnesses: [{name: a, address: 'a.example.com:443'}]}",
-			state{result: guard.GuardrailResult{Verdict: fine}, looked: true, silent: []probing.Silence{{Name: "a", Address: "a.example.com:443", Why: "Dial: the connection was refused"}}},
+			state{result: guard.GuardrailResult{Verdict: fine}, looked: true, silent: []probing.SilentWitness{{Name: "a", Address: "a.example.com:443", Reason: "Dial: the connection was refused"}}},
 			[]string{
 				admitted, "Ready=True Operative: It lays down 1 witness.",
 				"WitnessSilent=True NoAnswer: The TLS handshake with 1 of 1 witness failed: a (a.example.com:443): Dial: the connection was refused. While none answers, nobody vouches for targets of ProbeConfigs that fail together, and the breaker holds them back.",

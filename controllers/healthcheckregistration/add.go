@@ -1,5 +1,12 @@
-// Package healthcheckregistration checks what the targets of HealthCheckRegistrations depend on, and tells it by conditions on
-// the targets.
+// Package healthcheckregistration checks what the targets of HealthCheckRegistrations depend on, and writes the results as conditions on
+// the targets:
+//
+//	Observer           every replica: registrations, and which targets to evaluate when one changes
+//	TargetReconciler   leader: evaluates one target: checks it, plans its conditions, writes them (execute.go)
+//	resultStore        what was found on each target, by registration, and each registration's breaker
+//	statusKeeper       leader: finalizers and statuses of registrations, from the resultStore
+//
+// Begin reading at TargetReconciler.Reconcile; registration.TargetInput.Plan decides what is written.
 package healthcheckregistration
 
 import (
@@ -50,18 +57,18 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		Observer: observer, Layouts: layouts, Troubles: &observer.policies.Troubles, Report: report,
 		Checker: checker,
 		Conditions: &actuate.Conditions{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Acts: mgr.GetLogger().WithName("history"), Leads: opts.Leads,
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Acts: mgr.GetLogger().WithName(kube.HistoryLogger), Leads: opts.Leads,
 			Current: opts.Current(mgr),
 		},
 	}
 	if err := mgr.Add(observer); err != nil {
 		return err
 	}
-	if err := kube.AddController(mgr, "healthcheckregistration-target", targets, targetWorkers, observer.lead); err != nil {
+	if err := kube.AddController(mgr, "healthcheckregistration-target", targets, targetWorkers, observer.attachTargets); err != nil {
 		return err
 	}
-	registrations := &policy.Keeper[*v1alpha1.HealthCheckRegistration]{Steps: (&keeper{Observer: observer, Live: mgr.GetAPIReader(), Layouts: layouts}).steps(), Clock: opts.Facts.Clock, Urgent: observer.policies.Unseen, Leads: opts.Leads}
-	return registrations.AddToManager(mgr, "healthcheckregistration", registrationWorkers, observer.leadRegistrations)
+	registrations := &policy.Keeper[*v1alpha1.HealthCheckRegistration]{Steps: (&statusKeeper{Observer: observer, Live: mgr.GetAPIReader(), Layouts: layouts}).steps(), Clock: opts.Facts.Clock, Urgent: observer.policies.Unseen, Leads: opts.Leads}
+	return registrations.AddToManager(mgr, "healthcheckregistration", registrationWorkers, observer.attachRegistrations)
 }
 
 // Labels are bounded: policies by name, never targets.
@@ -93,7 +100,7 @@ func registerMetrics() error {
 }
 
 // count counts a write once for each registration that decides the condition; one that nothing decides any more counts as unknown.
-func count(deciders []decider, step health.Step, result string) {
+func count(deciders []activeRegistration, step health.Step, result string) {
 	for _, d := range deciders {
 		actsTotal.WithLabelValues(d.Registration.Name, verb(step), result).Inc()
 	}
@@ -106,6 +113,7 @@ func gaugeStates(policy string, s v1alpha1.HealthCheckRegistrationStatus) {
 	for state, n := range map[string]int32{"healthy": s.Healthy, "unhealthy": s.Unhealthy, "progressing": s.Progressing, "unknown": s.Unknown} {
 		targetsGauge.WithLabelValues(policy, state).Set(float64(n))
 	}
+	metric.AtZero(actsTotal, []string{policy}, []string{"SetCondition", "RemoveCondition"}, []string{"done", "stale", "failed"})
 	breakerGauge.WithLabelValues(policy).Set(metric.Bool(s.Breaker != nil))
 }
 

@@ -174,7 +174,7 @@ func (w *checkedWorld) judge(hcr *v1alpha1.HealthCheckRegistration, stands strin
 		hcr.Generation, hcr.DeletionTimestamp = 2, &metav1.Time{Time: noon}
 	}
 	w.o.policies.Seen(w.t.Context(), hcr.DeepCopy())
-	w.o.book.follow(hcr, noon)
+	w.o.results.update(hcr, noon)
 	w.stored = append(w.stored, *hcr)
 }
 
@@ -182,10 +182,10 @@ func (w *checkedWorld) judge(hcr *v1alpha1.HealthCheckRegistration, stands strin
 func (w *checkedWorld) acts() map[string]string {
 	r := &TargetReconciler{Observer: w.o, Checker: readsLive()}
 	target := checking.Target{Kind: worker.GroupKind(), Key: types.NamespacedName{Namespace: "n", Name: "w"}}
-	l := r.look(target, w.worker, versions{worker.Version: w.worker}, nil)
+	l := r.newEvaluation(target, w.worker, versions{worker.Version: w.worker}, nil)
 	acts := map[string]string{}
 	live := sets.New[string]()
-	for _, d := range l.deciders {
+	for _, d := range l.registrations {
 		if d.Registration != nil {
 			live.Insert(d.ConditionTypes()...)
 		}

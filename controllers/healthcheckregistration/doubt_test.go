@@ -49,7 +49,7 @@ func knowing(t *testing.T) *Observer {
 		t.Fatal(err)
 	}
 	o := &Observer{Facts: &kube.Facts{Clock: testingclock.NewFakeClock(noon)}}
-	o.follow(g, clock, &kube.Rejections{})
+	o.initPolicies(g, clock, &kube.Rejections{})
 	o.policies.Pause(guardrail.Merge(limit.Builtin(), nil))
 	return o
 }
@@ -90,15 +90,15 @@ func planned(t *testing.T, o *Observer, object *unstructured.Unstructured) strin
 	return plannedBy(t, lookedAt(t, o, object))
 }
 
-// lookedAt begins a look at a target.
-func lookedAt(t *testing.T, o *Observer, object *unstructured.Unstructured) *look {
+// allEvaluated begins a look at a target.
+func lookedAt(t *testing.T, o *Observer, object *unstructured.Unstructured) *evaluation {
 	t.Helper()
 	target := checking.Target{Kind: worker.GroupKind(), Key: types.NamespacedName{Namespace: "n", Name: "w"}}
 	same := versions{"v1alpha1": object, "v1": object}
-	return (&TargetReconciler{Observer: o, Checker: &checking.Checker{}}).look(target, object, same, nil)
+	return (&TargetReconciler{Observer: o, Checker: &checking.Checker{}}).newEvaluation(target, object, same, nil)
 }
 
-func plannedBy(t *testing.T, l *look) string {
+func plannedBy(t *testing.T, l *evaluation) string {
 	t.Helper()
 	p := l.plan(t.Context(), health.Layout{Shape: health.Gardener}, nil)
 	for _, s := range p.Steps {
@@ -113,7 +113,7 @@ func plannedBy(t *testing.T, l *look) string {
 	for _, s := range p.Steps {
 		removed = append(removed, s.Condition.Type)
 	}
-	return fmt.Sprint(removed, p.Unclaim)
+	return fmt.Sprint(removed, p.ReleaseClaims)
 }
 
 func TestNothingIsTakenOffInDoubt(t *testing.T) {
@@ -216,7 +216,7 @@ func TestAHeldTargetGetsNothingNew(t *testing.T) {
 			}
 			target := claimed("Mine")
 			target.SetAnnotations(c.annotations)
-			deciders := o.deciders(target, versions{worker.Version: target}, nil)
+			deciders := o.activeRegistrations(target, versions{worker.Version: target}, nil)
 			if len(deciders) != 1 || deciders[0].State != c.want {
 				t.Errorf("it gave %+v", deciders)
 			}
@@ -234,7 +234,7 @@ func TestARegistrationWhoseVersionCantBeReadIsFrozen(t *testing.T) {
 		t.Errorf("versions are %s", got)
 	}
 	target := claimed("Mine", "Other")
-	deciders := o.deciders(target, versions{worker.Version: target}, nil)
+	deciders := o.activeRegistrations(target, versions{worker.Version: target}, nil)
 	if len(deciders) != 2 || deciders[0].State.IsFrozen() || !deciders[1].State.IsFrozen() {
 		t.Errorf("it gave %+v", deciders)
 	}
@@ -250,9 +250,9 @@ func TestWhatATargetHasInDoubtIsBelievedAfterAReset(t *testing.T) {
 		hcr.Annotations = map[string]string{"autohealer.resourcestack.com/reset-breaker": "x"}
 		o.policies.Seen(t.Context(), hcr)
 		o.policies.Judge(t.Context(), types.NamespacedName{Name: "r"})
-		o.book.follow(hcr, noon)
+		o.results.update(hcr, noon)
 		for _, other := range []string{"a", "b"} {
-			o.book.mayFail("r", targetNamed(other), "Mine", false, 3, noon)
+			o.results.mayFail("r", targetNamed(other), "Mine", false, 3, noon)
 		}
 		target := claimed("Mine")
 		is := map[string]any{"type": "Mine", "status": "Unknown", "reason": reason, "message": "(0/1) Health checks successful: 1) c: it isn't there"}
@@ -303,8 +303,8 @@ func TestATargetIsTheSameObjectInAllVersions(t *testing.T) {
 	}{
 		"in both":                       {map[string]types.UID{"v1": "w", "v1alpha1": "w"}, "[v1 v1alpha1]", nil},
 		"gone, as the latest says":      {map[string]types.UID{"v1alpha1": "w"}, "[]", nil},
-		"another one in the other":      {map[string]types.UID{"v1": "w", "v1alpha1": "before"}, "[]", checking.ErrUnread},
-		"not seen yet in the other":     {map[string]types.UID{"v1": "w"}, "[]", checking.ErrUnread},
+		"another one in the other":      {map[string]types.UID{"v1": "w", "v1alpha1": "before"}, "[]", checking.ErrNotSynced},
+		"not seen yet in the other":     {map[string]types.UID{"v1": "w"}, "[]", checking.ErrNotSynced},
 		"gone in all that there may be": {nil, "[]", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -336,7 +336,7 @@ func TestAVersionThatOnlyUnjudgedRegistrationsNameHoldsUpNoLook(t *testing.T) {
 		t.Errorf("while it isn't judged the target is %v in %d versions, %v", object, len(in), err)
 	}
 	o.policies.Judge(t.Context(), types.NamespacedName{Name: "a"})
-	if _, _, err := r.read(t.Context(), targetNamed("w")); !errors.Is(err, checking.ErrUnread) {
+	if _, _, err := r.read(t.Context(), targetNamed("w")); !errors.Is(err, checking.ErrNotSynced) {
 		t.Errorf("once it is: %v", err)
 	}
 }

@@ -60,7 +60,7 @@ func TestWhatIsWrittenIsToldOnBothSidesAndCounted(t *testing.T) {
 	byNobody := event{bad[0].on, "", "Normal", "ConditionRemoved", "RemoveCondition", gone}
 	done := func(policy, verb string) string { return series(policy, verb, "done") }
 	for name, c := range map[string]struct {
-		change func(*look, *plan)
+		change func(*evaluation, *plan)
 		bad    error
 		told   []event
 		counts []string
@@ -78,21 +78,21 @@ func TestWhatIsWrittenIsToldOnBothSidesAndCounted(t *testing.T) {
 			[]string{series("bad", "SetCondition", "stale")},
 		},
 		"its words alone are others": {
-			func(_ *look, p *plan) { p.Steps = p.Steps[:1]; p.Steps[0].Before = health.False }, nil, nil,
+			func(_ *evaluation, p *plan) { p.Steps = p.Steps[:1]; p.Steps[0].Previous = health.False }, nil, nil,
 			[]string{done("bad", "SetCondition")},
 		},
 		"it is there for the first time": {
-			func(_ *look, p *plan) { p.Steps = p.Steps[:1]; p.Steps[0].Before = "" }, nil,
+			func(_ *evaluation, p *plan) { p.Steps = p.Steps[:1]; p.Steps[0].Previous = "" }, nil,
 			onBoth("bad", "ConditionChanged", "SetCondition", turned("Bad", "not there")),
 			[]string{done("bad", "SetCondition")},
 		},
 		"both decide it": {
-			func(_ *look, p *plan) { p.Steps = p.Steps[:1]; p.By["Bad"] = []int{0, 1} }, nil,
+			func(_ *evaluation, p *plan) { p.Steps = p.Steps[:1]; p.DecidedBy["Bad"] = []int{0, 1} }, nil,
 			slices.Concat(bad, onBoth("good", "ConditionChanged", "SetCondition", turned("Bad", "True"))),
 			[]string{done("bad", "SetCondition"), done("good", "SetCondition")},
 		},
 		"one asks for a removal": {
-			func(l *look, p *plan) { p.Steps = p.Steps[2:]; l.deciders[1].Remove = []string{"Old"} }, nil,
+			func(l *evaluation, p *plan) { p.Steps = p.Steps[2:]; l.registrations[1].Remove = []string{"Old"} }, nil,
 			onBoth("good", "ConditionRemoved", "RemoveCondition", gone),
 			[]string{done("good", "RemoveCondition")},
 		},
@@ -103,7 +103,7 @@ func TestWhatIsWrittenIsToldOnBothSidesAndCounted(t *testing.T) {
 			if c.change != nil {
 				c.change(l, &p)
 			}
-			l.act(t.Context(), health.Layout{Shape: health.Gardener}, p)
+			l.execute(t.Context(), health.Layout{Shape: health.Gardener}, p)
 			if told := l.r.Report.Events.(*recorder).all; !slices.Equal(told, c.told) {
 				t.Errorf("told:\n%q", told)
 			}
@@ -131,12 +131,12 @@ func TestEventsThatAreTooManyAreCounted(t *testing.T) {
 	before, r := dropped(), &recorder{}
 	report := NewReporter(r)
 	for range 25 {
-		report.acted(l.object, l.deciders[:1], p.Steps[0], noon)
+		report.reportChange(l.object, l.registrations[:1], p.Steps[0], noon)
 	}
 	if n := dropped() - before; n != 0 {
 		t.Errorf("of 25 acts, %v Events are dropped", n)
 	}
-	report.acted(l.object, l.deciders[:1], p.Steps[0], noon)
+	report.reportChange(l.object, l.registrations[:1], p.Steps[0], noon)
 	if n := dropped() - before; n != 2 || len(r.all) != 50 {
 		t.Errorf("of 26 acts, %d Events are told, %v are dropped", len(r.all), n)
 	}

@@ -39,7 +39,7 @@ func looks(t *testing.T, o *Observer, object *unstructured.Unstructured, times i
 		l := lookedAt(t, o, object)
 		l.r.Layouts = checking.NewLayouts(api, mapper, testingclock.NewFakePassiveClock(noon))
 		l.r.Troubles = &policy.Troubles{}
-		result, err := l.keep(t.Context())
+		result, err := l.reconcile(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

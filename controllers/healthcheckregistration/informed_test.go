@@ -75,7 +75,7 @@ func leads(t *testing.T) *leading {
 	t.Cleanup(l.targets.ShutDown)
 	l.synced.Store(true)
 	l.see(func(*v1alpha1.HealthCheckRegistration) {})
-	l.lead(l.targets)
+	l.attachTargets(l.targets)
 	l.asked()
 	return l
 }
@@ -145,7 +145,7 @@ func TestWhatHasAllTargetsLookedAt(t *testing.T) {
 			l.policies.Pause(paused)
 			l.policies.Judge(l.t.Context(), client.ObjectKeyFromObject(l.hcr))
 		}, all},
-		"this replica's lead": {func(l *leading) { l.lead(l.targets) }, all},
+		"this replica's lead": {func(l *leading) { l.attachTargets(l.targets) }, all},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := leads(t)
@@ -162,11 +162,11 @@ func TestTargetsThatCantBeReadAreAskedForLater(t *testing.T) {
 	l.cache.Error = errors.New("no kind")
 	l.Watches = checking.WatchesOf(l.cache, l.targetChanged, testingclock.NewFakePassiveClock(noon))
 	l.see(func(hcr *v1alpha1.HealthCheckRegistration) { hcr.Generation++ })
-	if n, _ := l.asked(); n != 0 || l.inform(t.Context(), client.ObjectKeyFromObject(l.hcr)) {
+	if n, _ := l.asked(); n != 0 || l.notifyTargets(t.Context(), client.ObjectKeyFromObject(l.hcr)) {
 		t.Fatalf("%d targets of an unread kind are looked at", n)
 	}
 	l.cache.Error = nil
-	if !l.inform(t.Context(), client.ObjectKeyFromObject(l.hcr)) {
+	if !l.notifyTargets(t.Context(), client.ObjectKeyFromObject(l.hcr)) {
 		t.Error("a kind that is read counts as unread")
 	}
 	if n, _ := l.asked(); n != 2 {
@@ -178,8 +178,8 @@ func TestTargetsThatCantBeReadAreAskedForLater(t *testing.T) {
 func TestWhatAnEditConcernsIsLookedAtInItsTurn(t *testing.T) {
 	l := leads(t)
 	byTime := reconcile.Request{NamespacedName: nameOf(targetNamed("quiet"))}
-	l.targets.AddWithOpts(priorityqueue.AddOpts{Priority: new(kube.Behind)}, byTime)
-	l.lookAtAll(t.Context())
+	l.targets.AddWithOpts(priorityqueue.AddOpts{Priority: new(kube.LowPriority)}, byTime)
+	l.enqueueAll(t.Context())
 	l.targetChanged(targetNamed("changed"))
 	n, first := l.asked()
 	if n != 4 || first != "a" && first != "b" {
@@ -211,7 +211,7 @@ func TestTargetsAreLookedAtWhenTheirNamespaceIsLabelled(t *testing.T) {
 			of := func(labels map[string]string) *corev1.Namespace {
 				return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.namespace, Labels: labels}}
 			}
-			l.relabelled(t.Context(), of(c.before), of(c.after))
+			l.namespaceRelabelled(t.Context(), of(c.before), of(c.after))
 			if n, _ := l.asked(); n != c.want {
 				t.Errorf("%d targets are looked at, not %d", n, c.want)
 			}
@@ -231,12 +231,12 @@ func TestTargetsOfARelabelledNamespaceAreLookedAtOnceTheirKindCanBeRead(t *testi
 		l.Watches = checking.WatchesOf(l.cache, l.targetChanged, testingclock.NewFakePassiveClock(noon))
 	}
 	read()
-	l.relabelled(t.Context(), &corev1.Namespace{}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"tenant": "yes"}}})
-	if n, _ := l.asked(); n != 0 || l.inform(t.Context(), client.ObjectKeyFromObject(l.hcr)) {
+	l.namespaceRelabelled(t.Context(), &corev1.Namespace{}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"tenant": "yes"}}})
+	if n, _ := l.asked(); n != 0 || l.notifyTargets(t.Context(), client.ObjectKeyFromObject(l.hcr)) {
 		t.Errorf("%d targets are looked at while none are read", n)
 	}
 	read(controllertest.Synced)
-	if done := l.inform(t.Context(), client.ObjectKeyFromObject(l.hcr)); !done {
+	if done := l.notifyTargets(t.Context(), client.ObjectKeyFromObject(l.hcr)); !done {
 		t.Error("they aren't asked for")
 	}
 	if n, _ := l.asked(); n != 2 {
@@ -251,7 +251,7 @@ func TestTargetsAreCountedOnceASecond(t *testing.T) {
 	ask := func() int {
 		j, _ := l.policies.Get(client.ObjectKeyFromObject(l.hcr))
 		before := l.cache.listed
-		if n := l.countOf(t.Context(), j.Read.registration, &l.book.page(l.hcr.UID).flips); n != 2 {
+		if n := l.targetCount(t.Context(), j.Read.registration, &l.results.results(l.hcr.UID).breaker); n != 2 {
 			t.Errorf("%d targets are counted, not 2", n)
 		}
 		return l.cache.listed - before
@@ -270,7 +270,7 @@ func TestTargetsAreCountedOnceASecond(t *testing.T) {
 		}
 	}
 	l.policies.Gone(l.hcr)
-	if len(l.book.of) != 0 {
+	if len(l.results.byUID) != 0 {
 		t.Error("a registration that is gone is remembered")
 	}
 }

@@ -19,82 +19,82 @@ import (
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
-// kindWait lies between two looks at a kind that can't be read.
-const kindWait = 10 * time.Second
+// kindRetry lies between two looks at a kind that can't be read.
+const kindRetry = 10 * time.Second
 
-// keeper keeps registrations' finalizers and statuses. The acting is the TargetReconciler's.
-type keeper struct {
+// statusKeeper keeps registrations' finalizers and statuses. The acting is the TargetReconciler's.
+type statusKeeper struct {
 	*Observer
 	// Live reads from the API server, past the cache.
 	Live    client.Reader
 	Layouts *checking.Layouts
 }
 
-func (k *keeper) steps() policy.Steps[*v1alpha1.HealthCheckRegistration] {
+func (k *statusKeeper) steps() policy.Steps[*v1alpha1.HealthCheckRegistration] {
 	return policy.Steps[*v1alpha1.HealthCheckRegistration]{
-		New: func() *v1alpha1.HealthCheckRegistration { return &v1alpha1.HealthCheckRegistration{} }, Describe: k.describe, Left: k.left,
+		New: func() *v1alpha1.HealthCheckRegistration { return &v1alpha1.HealthCheckRegistration{} }, Describe: k.describe, Left: k.unreleased,
 		Gone: func(registration types.NamespacedName) { forgetStates(registration.Name) },
 	}
 }
 
-// describe gathers what the status tells, once this generation is judged and the rules are known by which it was.
-func (k *keeper) describe(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration, left policy.Left) (is policy.Description[*v1alpha1.HealthCheckRegistration], err error) {
+// describe gathers what the status reports, once this generation is judged and the rules are known by which it was.
+func (k *statusKeeper) describe(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration, left policy.Left) (is policy.Description[*v1alpha1.HealthCheckRegistration], err error) {
 	stored, ok := k.policies.Current(hcr)
-	page := k.book.page(hcr.UID)
+	page := k.results.results(hcr.UID)
 	if !ok || page == nil {
 		is.Skip = true
 		return is, nil
 	}
 	st, again := k.observe(ctx, stored, page)
-	st.left = left
+	st.unreleased = left
 	is.Again, is.After = again, hcr.DeepCopy()
 	is.After.Status = statusOf(hcr, st)
 	gaugeStates(hcr.Name, is.After.Status)
 	now := k.Facts.Clock.Now()
-	if wait := page.quiet(&hcr.Status, &is.After.Status, now); wait > 0 {
+	if wait := page.statusDelay(&hcr.Status, &is.After.Status, now); wait > 0 {
 		is.Skip, is.Again = true, max(again, wait)
 		return is, nil
 	}
 	is.Stored = func(written bool) {
 		if written {
-			page.wrote(now)
+			page.statusWritten(now)
 		}
 	}
 	return is, nil
 }
 
-// observe gathers what a status tells of a registration, and when to look again: zero for when something changes.
-func (k *keeper) observe(ctx context.Context, stored storedRegistration, page *page) (st state, again time.Duration) {
-	st = state{storedRegistration: stored, trouble: k.policies.Troubles.Get(stored.Object.UID), summary: page.summary()}
-	st.breaker, st.broken = page.flips.Breaker()
+// observe gathers what a status reports of a registration, and when to evaluate again: zero for when something changes.
+func (k *statusKeeper) observe(ctx context.Context, stored storedRegistration, page *registrationResults) (st statusInput, again time.Duration) {
+	st = statusInput{storedRegistration: stored, writeError: k.policies.Troubles.Get(stored.Object.UID), summary: page.summary()}
+	st.breaker, st.breakerOpen = page.breaker.Opening()
 	switch err := k.Watches.Watch(ctx, stored.Read.kind, true); {
-	case errors.Is(err, checking.ErrUnread):
+	case errors.Is(err, checking.ErrNotSynced):
 		return st, policy.Delay
 	case err != nil:
-		st.unusable = err
-		return st, kindWait
+		st.kindError = err
+		return st, kindRetry
 	}
 	st.synced = true
 	if reg := stored.Read.registration; reg != nil {
-		st.complete = page.lookedAt(func() []checking.Target { return k.selected(ctx, reg) })
+		st.complete = page.allEvaluated(func() []checking.Target { return k.selected(ctx, reg) })
 	}
 	may := stored.State(stored.Object.Spec.Mode == v1alpha1.Observe)
 	// Before it is complete, what an earlier leader held back may not be known yet.
-	if st.complete && !may.HealsOnly() && !may.IsFrozen() && page.flips.CloseIfOver() {
-		st.broken = false
+	if st.complete && !may.HealsOnly() && !may.IsFrozen() && page.breaker.CloseIfClear() {
+		st.breakerOpen = false
 	}
-	if st.unusable = k.fits(ctx, stored.Read); st.unusable != nil {
-		return st, kindWait
+	if st.kindError = k.checkKind(ctx, stored.Read); st.kindError != nil {
+		return st, kindRetry
 	}
-	// The kind may have come after the registration, and a target that is awaited may be gone before it is looked at.
-	if informed := k.inform(ctx, client.ObjectKeyFromObject(stored.Object)); !informed || !st.complete {
-		return st, kindWait
+	// The kind may have come after the registration, and a target that is awaited may be gone before it is evaluated.
+	if informed := k.notifyTargets(ctx, client.ObjectKeyFromObject(stored.Object)); !informed || !st.complete {
+		return st, kindRetry
 	}
 	return st, 0
 }
 
-// fits says why a kind's objects can't have what a registration writes; nil when they can.
-func (k *keeper) fits(ctx context.Context, of reading) error {
+// checkKind says why a kind's objects can't have what a registration writes; nil when they can.
+func (k *statusKeeper) checkKind(ctx context.Context, of parsedRegistration) error {
 	layout, err := k.Layouts.Of(ctx, of.kind)
 	if err != nil || of.registration == nil {
 		return err
@@ -103,36 +103,36 @@ func (k *keeper) fits(ctx context.Context, of reading) error {
 	if why == "" {
 		return nil
 	}
-	k.Layouts.Doubt(of.kind) // somebody may mend the definition
+	k.Layouts.Invalidate(of.kind) // somebody may fix the definition
 	if layout.Problem != "" {
 		why += "; write output: RegistrationOnly"
 	}
 	return fmt.Errorf("%s of %s can't have conditions: %s", of.kind.Kind, of.kind.GroupVersion(), why)
 }
 
-// quietFor lies at least between two writes of a status in which only counts, targets and words change: with thousands of targets
+// statusThrottle lies at least between two writes of a status in which only counts, targets and words change: with thousands of targets
 // they change all the time.
-const quietFor = 10 * time.Second
+const statusThrottle = 10 * time.Second
 
-// quiet is how long the write of the status must wait; 0 for one that changes what matters.
-func (p *page) quiet(before, after *v1alpha1.HealthCheckRegistrationStatus, now time.Time) time.Duration {
-	if matters(before, after) || equality.Semantic.DeepEqual(before, after) {
+// statusDelay is how long the write of the status must wait; 0 for one that changes what matters.
+func (p *registrationResults) statusDelay(before, after *v1alpha1.HealthCheckRegistrationStatus, now time.Time) time.Duration {
+	if isSignificant(before, after) || equality.Semantic.DeepEqual(before, after) {
 		return 0
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return max(0, p.written.Add(quietFor).Sub(now))
+	return max(0, p.statusWrittenAt.Add(statusThrottle).Sub(now))
 }
 
-func (p *page) wrote(now time.Time) {
+func (p *registrationResults) statusWritten(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.written = now
+	p.statusWrittenAt = now
 }
 
-// matters says whether it changed what the registration may do, or what it is that the status describes. How its targets are isn't
+// isSignificant says whether it changed what the registration may do, or what it is that the status describes. How its targets are isn't
 // that.
-func matters(before, after *v1alpha1.HealthCheckRegistrationStatus) bool {
+func isSignificant(before, after *v1alpha1.HealthCheckRegistrationStatus) bool {
 	said := func(s *v1alpha1.HealthCheckRegistrationStatus) (all []string) {
 		for i := range s.Conditions {
 			if c := &s.Conditions[i]; c.Type != v1alpha1.ConditionTargetsHealthy {
@@ -157,34 +157,34 @@ func matters(before, after *v1alpha1.HealthCheckRegistrationStatus) bool {
 // recordsPage is how many targets are read at once, of which the metadata alone.
 const recordsPage = 500
 
-// left counts the targets that have a condition of a deleted registration that no other registration decides.
-func (k *keeper) left(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration) (policy.Left, error) {
+// unreleased counts the targets that have a condition of a deleted registration that no other registration decides.
+func (k *statusKeeper) unreleased(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration) (policy.Left, error) {
 	stored, ok := k.policies.Get(client.ObjectKeyFromObject(hcr))
 	if !ok || !k.synced.Load() || stored.Object.DeletionTimestamp == nil {
 		return policy.Left{Unknown: true}, nil
 	}
-	n, first, err := k.leftOf(ctx, stored)
+	n, first, err := k.findUnreleased(ctx, stored)
 	if err != nil {
 		return policy.Left{Unknown: true}, err
 	}
 	return policy.Left{Targets: n, Sample: []string{first}}, nil
 }
 
-// leftOf counts the targets whose records claim a condition that no other registration decides, as they were seen last. That there
+// findUnreleased counts the targets whose records claim a condition that no other registration decides, as they were seen last. That there
 // are none only a live read says: many of those would take from the removals what they need of the API server.
-func (k *keeper) leftOf(ctx context.Context, stored storedRegistration) (n int, first string, err error) {
+func (k *statusKeeper) findUnreleased(ctx context.Context, stored storedRegistration) (n int, first string, err error) {
 	kind := stored.Read.kind
 	if k.Watches.Watch(ctx, kind, true) == nil {
 		objects, _ := k.Watches.List(ctx, kind, "", everything)
-		if n, first := claimedInVain(k.Observer, kind, objects); n > 0 {
+		if n, first := countUnreleased(k.Observer, kind, objects); n > 0 {
 			return n, first, nil
 		}
 	}
-	return k.leftLive(ctx, kind)
+	return k.findUnreleasedLive(ctx, kind)
 }
 
-// leftLive asks the API server. A kind that isn't served any more has none.
-func (k *keeper) leftLive(ctx context.Context, kind schema.GroupVersionKind) (n int, first string, err error) {
+// findUnreleasedLive asks the API server. A kind that isn't served any more has none.
+func (k *statusKeeper) findUnreleasedLive(ctx context.Context, kind schema.GroupVersionKind) (n int, first string, err error) {
 	page := &metav1.PartialObjectMetadataList{}
 	page.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	for next := ""; ; next = page.Continue {
@@ -198,7 +198,7 @@ func (k *keeper) leftLive(ctx context.Context, kind schema.GroupVersionKind) (n 
 		for i := range page.Items {
 			objects[i] = &page.Items[i]
 		}
-		some, one := claimedInVain(k.Observer, kind, objects)
+		some, one := countUnreleased(k.Observer, kind, objects)
 		if n += some; first == "" {
 			first = one
 		}
@@ -208,15 +208,15 @@ func (k *keeper) leftLive(ctx context.Context, kind schema.GroupVersionKind) (n 
 	}
 }
 
-// claimedInVain counts the targets whose records claim a condition that no registration decides which stays. One that is being deleted
+// countUnreleased counts the targets whose records claim a condition that no registration decides which stays. One that is being deleted
 // isn't looked at any more, however long that takes: its conditions go with it.
-func claimedInVain[T client.Object](o *Observer, kind schema.GroupVersionKind, objects []T) (n int, first string) {
+func countUnreleased[T client.Object](o *Observer, kind schema.GroupVersionKind, objects []T) (n int, first string) {
 	for _, object := range objects {
 		if object.GetDeletionTimestamp() != nil {
 			continue
 		}
 		for _, t := range health.Owned(object) {
-			if !o.decidedBySome(kind.GroupKind(), t) {
+			if !o.decidedByAny(kind.GroupKind(), t) {
 				if n++; first == "" {
 					first = client.ObjectKeyFromObject(object).String()
 				}

@@ -57,20 +57,20 @@ func TestWhatTurnsFalseIsReadLive(t *testing.T) {
 			}
 			o.policies.Seen(t.Context(), hcr)
 			o.policies.Judge(t.Context(), client.ObjectKeyFromObject(hcr))
-			o.book.follow(hcr, noon)
+			o.results.update(hcr, noon)
 			target := withReason(claimed("Mine"), c.was)
 			l := lookedAt(t, o, target)
 			l.r.Checker = &checking.Checker{Watches: o.Watches, Live: lookedAtMaps, Clock: testingclock.NewFakePassiveClock(noon)}
 			layout := health.Layout{Shape: health.Gardener}
 			seen := l.plan(t.Context(), layout, nil)
-			if seen.harmful().Has("Mine") != c.live {
+			if seen.turningFalse().Has("Mine") != c.live {
 				t.Errorf("by what was seen its steps are %+v", seen.Steps)
 			}
 			if is := seen.Verdicts["Mine"]; is.Reason == health.ReasonSuccessful {
 				t.Errorf("what is ill is %+v", is)
 			}
 			l.plan(t.Context(), layout, sets.New("Mine"))
-			counted := !o.book.mayFail("r", targetNamed("a"), "Mine", false, 10, noon) || !o.book.mayFail("r", targetNamed("b"), "Mine", false, 10, noon)
+			counted := !o.results.mayFail("r", targetNamed("a"), "Mine", false, 10, noon) || !o.results.mayFail("r", targetNamed("b"), "Mine", false, 10, noon)
 			if counted != (c.counts || c.breaker) {
 				t.Errorf("the breaker counts it: %t", counted)
 			}
@@ -117,10 +117,10 @@ func TestOnlyWhatTurnsFalseIsReadLive(t *testing.T) {
 	}
 	o.policies.Seen(t.Context(), hcr)
 	o.policies.Judge(t.Context(), client.ObjectKeyFromObject(hcr))
-	o.book.follow(hcr, noon)
+	o.results.update(hcr, noon)
 	l, live := lookedAt(t, o, claimed("Ill", "Well")), asked{lookedAtMaps, sets.New[string]()}
 	l.r.Checker = &checking.Checker{Watches: o.Watches, Live: live, Clock: testingclock.NewFakePassiveClock(noon)}
-	p := l.confirmed(t.Context(), health.Layout{Shape: health.Gardener})
+	p := l.confirmedPlan(t.Context(), health.Layout{Shape: health.Gardener})
 	if p.Verdicts["Ill"].Status != health.False || p.Verdicts["Well"].Status != health.True {
 		t.Errorf("it plans %+v", p.Verdicts)
 	}

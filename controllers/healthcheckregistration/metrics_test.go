@@ -69,10 +69,10 @@ func TestTheBreakersMetricFollowsItAndGoesWithItsRegistration(t *testing.T) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(worker, meta.RESTScopeNamespace)
 	heard := &recorder{}
-	k := &keeper{Observer: l.Observer, Layouts: checking.NewLayouts(&unreadable{}, mapper, clock)}
+	k := &statusKeeper{Observer: l.Observer, Layouts: checking.NewLayouts(&unreadable{}, mapper, clock)}
 	r := &policy.Keeper[*v1alpha1.HealthCheckRegistration]{Steps: k.steps(), Client: stored, Events: heard, Clock: clock, Urgent: l.policies.Unseen}
 	gaugeStates("other", v1alpha1.HealthCheckRegistrationStatus{})
-	count([]decider{{Decider: registration.Decider{Registration: &registration.Registration{Name: "r"}}}}, health.Step{}, "failed")
+	count([]activeRegistration{{ActiveRegistration: registration.ActiveRegistration{Registration: &registration.Registration{Name: "r"}}}}, health.Step{}, "failed")
 	shows := func() (is []string) {
 		t.Helper()
 		clock.Step(time.Minute)
@@ -81,19 +81,24 @@ func TestTheBreakersMetricFollowsItAndGoesWithItsRegistration(t *testing.T) {
 		}
 		return slices.DeleteFunc(scrape(t, actsTotal, targetsGauge, breakerGauge), func(line string) bool { return !strings.Contains(line, `policy="r"`) })
 	}
-	const acts, breaker = `autohealer_healthcheckregistration_condition_changes_total{policy="r",result="failed",verb="SetCondition"} 1`, `autohealer_healthcheckregistration_breaker_open{policy="r"} `
 	with := func(open string) []string {
-		is := []string{breaker + open, acts}
+		is := []string{`autohealer_healthcheckregistration_breaker_open{policy="r"} ` + open}
+		for _, result := range []string{"done", "failed", "stale"} {
+			for verb, n := range map[string]string{"RemoveCondition": "0", "SetCondition": map[bool]string{true: "1", false: "0"}[result == "failed"]} {
+				is = append(is, `autohealer_healthcheckregistration_condition_changes_total{policy="r",result="`+result+`",verb="`+verb+`"} `+n)
+			}
+		}
 		for _, state := range []string{"healthy", "progressing", "unhealthy", "unknown"} {
 			is = append(is, `autohealer_healthcheckregistration_targets{policy="r",state="`+state+`"} 0`)
 		}
+		slices.Sort(is)
 		return is
 	}
 	if got := shows(); !slices.Equal(got, with("0")) {
 		t.Errorf("while it is closed\n%s", strings.Join(got, "\n"))
 	}
 	for _, name := range []string{"a", "b", "c"} {
-		l.book.mayFail("r", targetNamed(name), "X", false, 10, noon)
+		l.results.mayFail("r", targetNamed(name), "X", false, 10, noon)
 	}
 	if got := shows(); !slices.Equal(got, with("1")) {
 		t.Errorf("while it is open\n%s", strings.Join(got, "\n"))

@@ -25,32 +25,32 @@ import (
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
-// Observer knows every stored registration, and has their targets looked at. It runs on every
+// Observer knows every stored registration, and has their targets evaluated. It runs on every
 // replica, so that one that takes over knows them already.
 type Observer struct {
 	Cache   cache.Cache
 	Facts   *kube.Facts
 	Watches *checking.Watches
 
-	policies policy.Policies[*v1alpha1.HealthCheckRegistration, reading]
+	policies policy.Policies[*v1alpha1.HealthCheckRegistration, parsedRegistration]
 	targets  kube.Requests
 	watches  *kube.Watches
-	book     book
-	// informing is held while targets are asked for because of a registration.
-	informing sync.Mutex
+	results  resultStore
+	// notifying is held while targets are asked for because of a registration.
+	notifying sync.Mutex
 	synced    atomic.Bool
 }
 
 // NewObserver gives an observer that follows the rules, and does nothing else before Start.
 func NewObserver(objects cache.Cache, opts Options) *Observer {
 	o := &Observer{Cache: objects, Facts: opts.Facts, watches: kube.NewWatches(objects)}
-	o.follow(opts.Guard, opts.Facts.Clock, opts.Rejections)
+	o.initPolicies(opts.Guard, opts.Facts.Clock, opts.Rejections)
 	return o
 }
 
-// follow has registrations follow the rules.
-func (o *Observer) follow(rules *guard.Guard, by clock.PassiveClock, rejections *kube.Rejections) {
-	o.policies.Init(policy.Hooks[*v1alpha1.HealthCheckRegistration, reading]{
+// initPolicies has registrations follow the rules.
+func (o *Observer) initPolicies(rules *guard.Guard, by clock.PassiveClock, rejections *kube.Rejections) {
+	o.policies.Init(policy.Hooks[*v1alpha1.HealthCheckRegistration, parsedRegistration]{
 		Kind: kindRegistration, Guard: rules, Clock: by, Rejections: rejections, Read: o.read, Changed: o.update, Forget: o.forget,
 	})
 }
@@ -65,50 +65,50 @@ func (o *Observer) Start(ctx context.Context) error {
 }
 
 func (o *Observer) run(ctx context.Context) error {
-	if err := o.followNamespaces(ctx); err != nil {
+	if err := o.watchNamespaces(ctx); err != nil {
 		return err
 	}
 	o.synced.Store(true)
-	o.lookAtAll(ctx)
+	o.enqueueAll(ctx)
 	o.policies.Run(ctx)
 	return nil
 }
 
-// lead takes the queue of targets of a replica that became the leader.
-func (o *Observer) lead(targets kube.Queue) {
+// attachTargets takes the queue of targets of a replica that became the leader.
+func (o *Observer) attachTargets(targets kube.Queue) {
 	o.targets.Attach(targets)
-	o.lookAtAll(context.Background())
+	o.enqueueAll(context.Background())
 }
 
-// leadRegistrations takes the queue of registrations.
-func (o *Observer) leadRegistrations(registrations kube.Queue) {
+// attachRegistrations takes the queue of registrations.
+func (o *Observer) attachRegistrations(registrations kube.Queue) {
 	o.policies.Statuses.Attach(registrations)
-	o.lookAtAll(context.Background())
+	o.enqueueAll(context.Background())
 }
 
-// lookAtAll asks for a look at all registrations and targets that are known.
-func (o *Observer) lookAtAll(ctx context.Context) {
+// enqueueAll enqueues all registrations and targets that are known.
+func (o *Observer) enqueueAll(ctx context.Context) {
 	if !o.synced.Load() {
 		return
 	}
-	for j := range o.judged() {
+	for j := range o.judgedRegistrations() {
 		key := client.ObjectKeyFromObject(j.Object)
-		o.informAgain(j.Object.UID)
+		o.renotifyTargets(j.Object.UID)
 		o.request(key, 0)
-		o.inform(ctx, key)
+		o.notifyTargets(ctx, key)
 	}
 }
 
-// targetChanged has a target looked at.
+// targetChanged has a target evaluated.
 func (o *Observer) targetChanged(target checking.Target) { o.targets.Add(nameOf(target), 0) }
 
-// request asks for a look at a registration.
+// request enqueues a registration.
 func (o *Observer) request(key types.NamespacedName, after time.Duration) {
 	o.policies.Statuses.Add(key, after)
 }
 
-// meaning is all of a registration by which its targets go, but for what is judged anew with each look.
-type meaning struct {
+// fingerprint is all of a registration by which its targets go, but for what is judged anew with each evaluation.
+type fingerprint struct {
 	generation, judged int64
 	invalidations      int
 	outdated, going    bool
@@ -118,49 +118,49 @@ type meaning struct {
 	known              bool
 }
 
-func (o *Observer) meaning(j storedRegistration) meaning {
+func (o *Observer) fingerprint(j storedRegistration) fingerprint {
 	hcr := j.Object
-	return meaning{
+	return fingerprint{
 		generation: hcr.Generation, judged: j.Generation, invalidations: j.Invalidations, outdated: j.Outdated, going: hcr.DeletionTimestamp != nil,
 		state: j.State(hcr.Spec.Mode == v1alpha1.Observe), reset: hcr.Annotations[v1alpha1.AnnotationResetBreaker], pause: j.Pause, known: j.PauseKnown,
 	}
 }
 
-// inform asks for a look at all targets of a registration that means something else to them than when they were last asked for.
-// Our own status is written again and again while some of them change, which mustn't have thousands of others looked at. It says
+// notifyTargets enqueues all targets of a registration that means something else to them than when they were last asked for.
+// Our own status is written again and again while some of them change, which mustn't have thousands of others evaluated. It says
 // whether they were asked for, then or now.
-func (o *Observer) inform(ctx context.Context, key types.NamespacedName) bool {
-	o.informing.Lock()
-	defer o.informing.Unlock()
+func (o *Observer) notifyTargets(ctx context.Context, key types.NamespacedName) bool {
+	o.notifying.Lock()
+	defer o.notifying.Unlock()
 	j, ok := o.policies.Get(key)
 	if !ok || !o.synced.Load() {
 		return false
 	}
-	now, page := o.meaning(j), o.book.page(j.Object.UID)
+	now, page := o.fingerprint(j), o.results.results(j.Object.UID)
 	if page == nil { // it is forgotten, or who follows it informs of it next
 		return false
 	}
-	if page.informed != nil && *page.informed == now {
+	if page.notified != nil && *page.notified == now {
 		return true
 	}
-	if !o.lookAtTargets(ctx, j.Read.kind, metav1.NamespaceAll) {
+	if !o.enqueueTargets(ctx, j.Read.kind, metav1.NamespaceAll) {
 		return false
 	}
-	page.informed = &now
+	page.notified = &now
 	return true
 }
 
-// informAgain has all targets of a registration asked for when it is next informed of.
-func (o *Observer) informAgain(uid types.UID) {
-	o.informing.Lock()
-	defer o.informing.Unlock()
-	if page := o.book.page(uid); page != nil {
-		page.informed = nil
+// renotifyTargets has all targets of a registration asked for when it is next informed of.
+func (o *Observer) renotifyTargets(uid types.UID) {
+	o.notifying.Lock()
+	defer o.notifying.Unlock()
+	if page := o.results.results(uid); page != nil {
+		page.notified = nil
 	}
 }
 
-// lookAtTargets asks for a look at all objects of a kind in a namespace, or in all of them, and says whether they are known.
-func (o *Observer) lookAtTargets(ctx context.Context, kind schema.GroupVersionKind, namespace string) bool {
+// enqueueTargets enqueues all objects of a kind in a namespace, or in all of them, and says whether they are known.
+func (o *Observer) enqueueTargets(ctx context.Context, kind schema.GroupVersionKind, namespace string) bool {
 	if err := o.Watches.Watch(ctx, kind, true); err != nil {
 		return false // the registration's own reconciler asks again, and tells why not
 	}
@@ -176,36 +176,36 @@ func (o *Observer) lookAtTargets(ctx context.Context, kind schema.GroupVersionKi
 	return true
 }
 
-// followNamespaces has targets looked at that a registration selects, or selected, by the labels of their namespace.
-func (o *Observer) followNamespaces(ctx context.Context) error {
+// watchNamespaces has targets evaluated that a registration selects, or selected, by the labels of their namespace.
+func (o *Observer) watchNamespaces(ctx context.Context) error {
 	informer, err := o.Cache.GetInformer(ctx, &corev1.Namespace{})
 	if err != nil {
 		return fmt.Errorf("watch Namespaces: %w", err)
 	}
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{UpdateFunc: func(before, after any) {
-		o.relabelled(ctx, before.(*corev1.Namespace), after.(*corev1.Namespace))
+		o.namespaceRelabelled(ctx, before.(*corev1.Namespace), after.(*corev1.Namespace))
 	}})
 	return err
 }
 
-// relabelled has all targets in a namespace looked at whose labels changed. A namespace that is new has none, or none that were
+// namespaceRelabelled has all targets in a namespace evaluated whose labels changed. A namespace that is new has none, or none that were
 // looked at without its labels.
-func (o *Observer) relabelled(ctx context.Context, before, after *corev1.Namespace) {
+func (o *Observer) namespaceRelabelled(ctx context.Context, before, after *corev1.Namespace) {
 	if maps.Equal(before.Labels, after.Labels) || !o.synced.Load() {
 		return
 	}
 	kinds := map[schema.GroupVersionKind][]storedRegistration{}
-	for j := range o.judged() {
+	for j := range o.judgedRegistrations() {
 		if j.Object.Spec.Target.NamespaceSelector != nil {
 			kinds[j.Read.kind] = append(kinds[j.Read.kind], j)
 		}
 	}
 	for kind, by := range kinds {
-		if o.lookAtTargets(ctx, kind, after.Name) {
+		if o.enqueueTargets(ctx, kind, after.Name) {
 			continue
 		}
 		for _, j := range by { // all of the kind are looked at once it can be read
-			o.informAgain(j.Object.UID)
+			o.renotifyTargets(j.Object.UID)
 			o.request(client.ObjectKeyFromObject(j.Object), 0)
 		}
 	}

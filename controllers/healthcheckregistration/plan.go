@@ -14,14 +14,14 @@ import (
 // plan is what to do with a target now.
 type plan struct {
 	registration.TargetPlan
-	// said is what the checks of each of the look's deciders say.
-	said []registration.Said
-	// unread: some kind that checks look at isn't all read yet.
-	unread bool
+	// results is what the checks of each of the evaluation's registrations say.
+	results []registration.CheckResults
+	// notSynced: some kind that checks look at isn't all read yet.
+	notSynced bool
 }
 
-// harmful are the condition types that would turn False.
-func (p plan) harmful() sets.Set[string] {
+// turningFalse are the condition types that would turn False.
+func (p plan) turningFalse() sets.Set[string] {
 	types := sets.New[string]()
 	for _, s := range p.Steps {
 		if s.TurnsFalse() || s.Held {
@@ -31,85 +31,85 @@ func (p plan) harmful() sets.Set[string] {
 	return types
 }
 
-// confirmed plans by what was seen last, which may be old: only what is there now turns a condition False. Checks of other conditions aren't
+// confirmedPlan plans by what was seen last, which may be old: only what is there now turns a condition False. Checks of other conditions aren't
 // made anew: one that would hang isn't waited for.
-func (l *look) confirmed(ctx context.Context, layout health.Layout) plan {
+func (l *evaluation) confirmedPlan(ctx context.Context, layout health.Layout) plan {
 	live := sets.New[string]()
 	p := l.plan(ctx, layout, live)
-	for !live.IsSuperset(p.harmful()) {
+	for !live.IsSuperset(p.turningFalse()) {
 		if live.Len() > 0 { // its steps are counted anew
-			l.notFailed(p, p.Steps)
+			l.revertFalse(p, p.Steps)
 		}
-		live = live.Union(p.harmful())
+		live = live.Union(p.turningFalse())
 		p = l.plan(ctx, layout, live)
 	}
 	return p
 }
 
 // plan makes the checks and says what follows: of the live condition types by what is there now, and counted by the breakers.
-func (l *look) plan(ctx context.Context, layout health.Layout, live sets.Set[string]) plan {
+func (l *evaluation) plan(ctx context.Context, layout health.Layout, live sets.Set[string]) plan {
 	name, uid := nameOf(l.target).String(), l.object.GetUID()
-	c := registration.Circumstances{Target: l.object, Layout: layout}
+	c := registration.TargetInput{Target: l.object, Layout: layout}
 	p := plan{}
-	for i := range l.deciders {
-		d := &l.deciders[i]
-		said := d.Say(d.object, func() (map[string][]health.Result, []string) {
+	for i := range l.registrations {
+		d := &l.registrations[i]
+		said := d.RunChecks(d.object, func() (map[string][]health.Result, []string) {
 			return l.r.Checker.Results(ctx, d.Registration, d.object, live)
 		})
-		c.Deciders, p.said = append(c.Deciders, d.Decider), append(p.said, said)
-		p.unread = p.unread || len(said.Unread) > 0
+		c.Registrations, p.results = append(c.Registrations, d.ActiveRegistration), append(p.results, said)
+		p.notSynced = p.notSynced || len(said.NotSynced) > 0
 	}
-	c.InDoubt = l.doubt || l.r.Observer.inDoubt(l.target.Kind) // the checks took their time
+	c.RegistrationsUnknown = l.registrationsUnknown || l.r.Observer.registrationsUnknown(l.target.Kind) // the checks took their time
 	now := l.r.Observer.Facts.Clock.Now()
-	c.MayFail = func(place int, t string, doubted, counts bool) bool {
-		return l.mayFail(ctx, &l.deciders[place], t, doubted, counts && live.Has(t))
+	c.AllowFalse = func(place int, t string, doubted, counts bool) bool {
+		return l.allowFalse(ctx, &l.registrations[place], t, doubted, counts && live.Has(t))
 	}
-	c.Contest = func(t string, found, next *health.Condition) (rewrites bool, until time.Time) {
-		return l.r.contests.Ask(name, uid, t, found, next, now)
+	c.CheckConflict = func(t string, found, next *health.Condition) (rewrites bool, until time.Time) {
+		return l.r.conflicts.Check(name, uid, t, found, next, now)
 	}
-	p.TargetPlan = c.Plan(p.said, now)
+	p.TargetPlan = c.Plan(p.results, now)
 	if l.problem = p.Problem; p.Unwritable {
-		l.r.Layouts.Doubt(l.object.GroupVersionKind()) // somebody may mend the definition, or make it anew
+		l.r.Layouts.Invalidate(l.object.GroupVersionKind()) // somebody may fix the definition, or make it anew
 	}
 	var until time.Time
-	l.contested, until = l.r.contests.Contested(name, uid, now)
-	p.LookAgain = health.Sooner(p.LookAgain, until)
+	l.contested, until = l.r.conflicts.Persistent(name, uid, now)
+	p.RequeueAt = health.Earlier(p.RequeueAt, until)
 	return p
 }
 
-// by are the deciders of a condition type.
-func (l *look) by(p plan, conditionType string) (all []decider) {
-	for _, place := range p.By[conditionType] {
-		all = append(all, l.deciders[place])
+// decidedBy are the registrations of a condition type.
+func (l *evaluation) decidedBy(p plan, conditionType string) (all []activeRegistration) {
+	for _, place := range p.DecidedBy[conditionType] {
+		all = append(all, l.registrations[place])
 	}
 	return all
 }
 
-// mayFail asks a registration's breaker, which counts only what is read live: what is in doubt already needs no live look, of which there would be
-// thousands when it matters most. One that isn't known counts as open: its status may tell that it is.
-func (l *look) mayFail(ctx context.Context, d *decider, conditionType string, doubted, counts bool) bool {
-	flips := l.flips(d)
+// allowFalse asks a registration's breaker, which counts only what is read live: what is in doubt already needs no live look, of which there would be
+// thousands when it matters most. One that isn't known counts as open: its status may say that it is.
+func (l *evaluation) allowFalse(ctx context.Context, d *activeRegistration, conditionType string, doubted, counts bool) bool {
+	flips := l.breakerOf(d)
 	switch {
 	case !d.Writing(): // and turns nothing
 		return true
 	case flips == nil:
 		return false
 	case !counts:
-		_, open := flips.Breaker()
+		_, open := flips.Opening()
 		return !open
 	}
-	targets := l.r.Observer.countOf(ctx, d.Registration, flips)
-	return flips.MayFail(nameOf(l.target).String(), conditionType, doubted, targets, l.r.Observer.Facts.Clock.Now())
+	targets := l.r.Observer.targetCount(ctx, d.Registration, flips)
+	return flips.AllowFalse(nameOf(l.target).String(), conditionType, doubted, targets, l.r.Observer.Facts.Clock.Now())
 }
 
-// flips is a registration's breaker; nil when the registration is forgotten, or not followed yet.
-func (l *look) flips(d *decider) *health.Flips {
-	if page := l.r.Observer.book.page(d.UID); page != nil {
-		return &page.flips
+// breakerOf is a registration's breaker; nil when the registration is forgotten, or not followed yet.
+func (l *evaluation) breakerOf(d *activeRegistration) *health.Breaker {
+	if page := l.r.Observer.results.results(d.UID); page != nil {
+		return &page.breaker
 	}
 	return nil
 }
 
-func anyHeld(deciders []decider) bool {
-	return slices.ContainsFunc(deciders, func(d decider) bool { return d.State.HealsOnly() })
+func anyHealsOnly(deciders []activeRegistration) bool {
+	return slices.ContainsFunc(deciders, func(d activeRegistration) bool { return d.State.HealsOnly() })
 }

@@ -23,9 +23,9 @@ func TestAStatusThatOnlyCountsIsWrittenEveryTenSeconds(t *testing.T) {
 	open := func(id string) *v1alpha1.HealthCheckRegistrationStatus {
 		return told(func(s *v1alpha1.HealthCheckRegistrationStatus) { s.Breaker = &v1alpha1.Breaker{ID: id} })
 	}
-	q := &page{}
-	q.wrote(noon)
-	if wait := q.quiet(open("b"), open("c"), noon.Add(time.Second)); wait != 0 {
+	q := &registrationResults{}
+	q.statusWritten(noon)
+	if wait := q.statusDelay(open("b"), open("c"), noon.Add(time.Second)); wait != 0 {
 		t.Errorf("another opening, which a reset must name, waits for %s", wait)
 	}
 	for name, c := range map[string]struct {
@@ -42,15 +42,15 @@ func TestAStatusThatOnlyCountsIsWrittenEveryTenSeconds(t *testing.T) {
 		"breaker":    {open("b"), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q := &page{}
-			if wait := q.quiet(before, c.after, noon); wait != 0 {
+			q := &registrationResults{}
+			if wait := q.statusDelay(before, c.after, noon); wait != 0 {
 				t.Errorf("the first write waits for %s", wait)
 			}
-			q.wrote(noon)
-			if wait := q.quiet(before, c.after, noon.Add(4*time.Second)); wait != c.want {
+			q.statusWritten(noon)
+			if wait := q.statusDelay(before, c.after, noon.Add(4*time.Second)); wait != c.want {
 				t.Errorf("it waits for %s, not %s", wait, c.want)
 			}
-			if wait := q.quiet(before, c.after, noon.Add(10*time.Second)); wait != 0 {
+			if wait := q.statusDelay(before, c.after, noon.Add(10*time.Second)); wait != 0 {
 				t.Errorf("after ten seconds it waits for %s", wait)
 			}
 		})

@@ -30,10 +30,10 @@ const kindRegistration = "HealthCheckRegistration"
 
 var everything = labels.Everything()
 
-type storedRegistration = policy.Policy[*v1alpha1.HealthCheckRegistration, reading]
+type storedRegistration = policy.Policy[*v1alpha1.HealthCheckRegistration, parsedRegistration]
 
-// reading is a registration made ready.
-type reading struct {
+// parsedRegistration is a registration made ready.
+type parsedRegistration struct {
 	// registration is nil when the spec can't be read; unreadable says why.
 	registration *registration.Registration
 	unreadable   error
@@ -42,45 +42,45 @@ type reading struct {
 }
 
 // Unreadable says why the spec can't be read.
-func (r reading) Unreadable() error { return r.unreadable }
+func (r parsedRegistration) Unreadable() error { return r.unreadable }
 
 // read keeps what it read of the same generation: expressions are compiled once.
-func read(hcr *v1alpha1.HealthCheckRegistration, before reading) reading {
+func read(hcr *v1alpha1.HealthCheckRegistration, before parsedRegistration) parsedRegistration {
 	if b := before.registration; b != nil && b.UID == hcr.UID && b.Generation == hcr.Generation {
 		return before
 	}
 	reg, problems := registration.Read(hcr)
 	if len(problems) > 0 {
-		return reading{unreadable: errors.New(strings.Join(problems, "; ")), kind: reg.Kind}
+		return parsedRegistration{unreadable: errors.New(strings.Join(problems, "; ")), kind: reg.Kind}
 	}
-	return reading{registration: reg, kind: reg.Kind}
+	return parsedRegistration{registration: reg, kind: reg.Kind}
 }
 
 // read has what the registration reads of objects kept, before anybody can ask its checks.
-func (o *Observer) read(hcr *v1alpha1.HealthCheckRegistration, before reading) reading {
+func (o *Observer) read(hcr *v1alpha1.HealthCheckRegistration, before parsedRegistration) parsedRegistration {
 	is := read(hcr, before)
 	if is.registration != nil && o.Watches != nil {
-		o.Watches.Keep(is.registration)
+		o.Watches.AddFields(is.registration)
 	}
 	return is
 }
 
-// update has all looked at that a registration, or what the rules say of it, concerns.
+// update has all targets evaluated that a registration, or what the rules say of it, concerns.
 func (o *Observer) update(ctx context.Context, before, now storedRegistration) {
 	if before.Read.registration != nil && before.Read.registration != now.Read.registration {
-		o.closeUnnamed() //nolint:contextcheck // ending a watch asks nothing
+		o.closeUnusedWatches() //nolint:contextcheck // ending a watch asks nothing
 	}
-	o.book.follow(now.Object, o.Facts.Clock.Now())
-	o.inform(ctx, client.ObjectKeyFromObject(now.Object))
+	o.results.update(now.Object, o.Facts.Clock.Now())
+	o.notifyTargets(ctx, client.ObjectKeyFromObject(now.Object))
 }
 
 func (o *Observer) forget(hcr *v1alpha1.HealthCheckRegistration) {
-	o.book.forget(hcr.UID, o.Facts.Clock.Now())
-	o.closeUnnamed()
+	o.results.forget(hcr.UID, o.Facts.Clock.Now())
+	o.closeUnusedWatches()
 }
 
-// closeUnnamed ends the watches of kinds that no registration names any more: they may have as many objects as a cluster.
-func (o *Observer) closeUnnamed() {
+// closeUnusedWatches ends the watches of kinds that no registration names any more: they may have as many objects as a cluster.
+func (o *Observer) closeUnusedWatches() {
 	if o.Watches == nil {
 		return
 	}
@@ -88,16 +88,16 @@ func (o *Observer) closeUnnamed() {
 	for _, hcr := range o.policies.Unjudged() {
 		named.Insert(kindOf(hcr))
 	}
-	for j := range o.judged() {
+	for j := range o.judgedRegistrations() {
 		if named.Insert(j.Read.kind); j.Read.registration != nil {
 			named.Insert(j.Read.registration.Kinds()...)
 		}
 	}
-	o.Watches.CloseBut(named)
+	o.Watches.CloseOthers(named)
 }
 
-// judged are the registrations that were judged.
-func (o *Observer) judged() iter.Seq[storedRegistration] {
+// judgedRegistrations are the registrations that were judged.
+func (o *Observer) judgedRegistrations() iter.Seq[storedRegistration] {
 	return func(yield func(storedRegistration) bool) {
 		for _, key := range o.policies.Keys() {
 			if j, ok := o.policies.Get(key); ok && !yield(j) {
@@ -107,10 +107,10 @@ func (o *Observer) judged() iter.Seq[storedRegistration] {
 	}
 }
 
-// about are those of them whose targets are of a kind, in any version.
-func (o *Observer) about(kind schema.GroupKind) iter.Seq[storedRegistration] {
+// registrationsFor are those of them whose targets are of a kind, in any version.
+func (o *Observer) registrationsFor(kind schema.GroupKind) iter.Seq[storedRegistration] {
 	return func(yield func(storedRegistration) bool) {
-		for j := range o.judged() {
+		for j := range o.judgedRegistrations() {
 			if j.Read.kind.GroupKind() == kind && !yield(j) {
 				return
 			}
@@ -118,20 +118,20 @@ func (o *Observer) about(kind schema.GroupKind) iter.Seq[storedRegistration] {
 	}
 }
 
-// decider is a registration that selects a target, or might.
-type decider struct {
-	registration.Decider
+// activeRegistration is a registration that selects a target, or might.
+type activeRegistration struct {
+	registration.ActiveRegistration
 	stored storedRegistration
 	// object is the target in the version that the registration names.
 	object *unstructured.Unstructured
 }
 
-// deciders are the registrations that concern a target, by name. The target's kind may be named in several versions: one whose
+// activeRegistrations are the registrations that concern a target, by name. The target's kind may be named in several versions: one whose
 // version can't be read leaves what it wrote as it is.
-func (o *Observer) deciders(target *unstructured.Unstructured, in versions, namespace labels.Set) []decider {
-	var all []decider
-	for j := range o.about(target.GroupVersionKind().GroupKind()) {
-		d := decider{stored: j, object: target}
+func (o *Observer) activeRegistrations(target *unstructured.Unstructured, in versions, namespace labels.Set) []activeRegistration {
+	var all []activeRegistration
+	for j := range o.registrationsFor(target.GroupVersionKind().GroupKind()) {
+		d := activeRegistration{stored: j, object: target}
 		d.Registration, d.State = j.Read.registration, j.State(j.Object.Spec.Mode == v1alpha1.Observe)
 		switch object := in[j.Read.kind.Version]; {
 		case object != nil:
@@ -139,25 +139,25 @@ func (o *Observer) deciders(target *unstructured.Unstructured, in versions, name
 		case d.State != lifecycle.Deleted:
 			d.State = lifecycle.NotJudged
 		}
-		d.Decider = d.On(target, o.Facts.Clock.Now())
+		d.ActiveRegistration = d.OnTarget(target, o.Facts.Clock.Now())
 		if d.Registration == nil || d.Selects(d.object, namespace) {
 			all = append(all, d)
 		}
 	}
-	slices.SortFunc(all, func(a, b decider) int { return strings.Compare(a.stored.Object.Name, b.stored.Object.Name) })
+	slices.SortFunc(all, func(a, b activeRegistration) int { return strings.Compare(a.stored.Object.Name, b.stored.Object.Name) })
 	return all
 }
 
-// inDoubt says whether nothing may be taken off the objects of a kind: everything is frozen, or it isn't known what each stored
+// registrationsUnknown says whether nothing may be taken off the objects of a kind: everything is frozen, or it isn't known what each stored
 // registration about them says. What no known one decides may be that one's.
-func (o *Observer) inDoubt(kind schema.GroupKind) bool {
+func (o *Observer) registrationsUnknown(kind schema.GroupKind) bool {
 	if paused, known := o.policies.PausedBy(); paused.Frozen || !known {
 		return true
 	}
 	if slices.ContainsFunc(o.policies.Unjudged(), func(hcr *v1alpha1.HealthCheckRegistration) bool { return kindOf(hcr).GroupKind() == kind }) {
 		return true
 	}
-	for j := range o.about(kind) {
+	for j := range o.registrationsFor(kind) {
 		if j.Object.DeletionTimestamp == nil && (j.Outdated || j.Generation != j.Object.Generation) {
 			return true
 		}
@@ -180,7 +180,7 @@ func (o *Observer) versionsOf(kind schema.GroupKind) []string {
 
 // judgedVersionsOf are those of registrations that were judged.
 func (o *Observer) judgedVersionsOf(kind schema.GroupKind) (all []string) {
-	for j := range o.about(kind) {
+	for j := range o.registrationsFor(kind) {
 		all = append(all, j.Read.kind.Version)
 	}
 	return all
@@ -207,9 +207,9 @@ func targetOf(request types.NamespacedName) checking.Target {
 	return checking.Target{Kind: schema.ParseGroupKind(kind), Key: types.NamespacedName{Namespace: request.Namespace, Name: name}}
 }
 
-// decidedBySome says whether a registration that stays is about this condition type of a kind's objects.
-func (o *Observer) decidedBySome(kind schema.GroupKind, conditionType string) bool {
-	for j := range o.about(kind) {
+// decidedByAny says whether a registration that stays is about this condition type of a kind's objects.
+func (o *Observer) decidedByAny(kind schema.GroupKind, conditionType string) bool {
+	for j := range o.registrationsFor(kind) {
 		if j.Object.DeletionTimestamp == nil && (j.Read.registration == nil || j.Read.registration.Decides(conditionType)) {
 			return true
 		}
@@ -224,7 +224,7 @@ func (o *Observer) selected(ctx context.Context, reg *registration.Registration)
 		return nil
 	}
 	known := map[string]labels.Set{}
-	among := reg.Among(objects, func(namespace string) labels.Set {
+	among := reg.SelectTargets(objects, func(namespace string) labels.Set {
 		if _, ok := known[namespace]; !ok {
 			known[namespace], _ = o.labelsOf(ctx, namespace) // unknown, its objects don't count, and the breaker opens sooner
 		}
@@ -237,13 +237,13 @@ func (o *Observer) selected(ctx context.Context, reg *registration.Registration)
 	return targets
 }
 
-// countKept is for how long a count of targets is taken as it is: with thousands of them, counting takes as long as a look, and
+// targetCountTTL is for how long a count of targets is taken as it is: with thousands of them, counting takes as long as a look, and
 // when many turn False at once each asks.
-const countKept = time.Second
+const targetCountTTL = time.Second
 
-// countOf gives how many targets a registration has, or had a moment ago.
-func (o *Observer) countOf(ctx context.Context, reg *registration.Registration, by *health.Flips) int {
-	return by.Targets(reg.Generation, countKept, func() int { return len(o.selected(ctx, reg)) }, o.Facts.Clock.Now())
+// targetCount gives how many targets a registration has, or had a moment ago.
+func (o *Observer) targetCount(ctx context.Context, reg *registration.Registration, by *health.Breaker) int {
+	return by.TargetCount(reg.Generation, targetCountTTL, func() int { return len(o.selected(ctx, reg)) }, o.Facts.Clock.Now())
 }
 
 // labelsOf gives the labels of a namespace; none of "", where objects are that have none.

@@ -64,8 +64,8 @@ func TestWhatIsLeftOfADeletedRegistration(t *testing.T) {
 			if c.decided {
 				l.see(func(hcr *v1alpha1.HealthCheckRegistration) { *hcr = *suspended("other", "v1alpha1", "Mine") })
 			}
-			k := &keeper{Live: api, Observer: l.Observer}
-			if n, first, err := k.leftOf(t.Context(), gone); n != c.want || err != nil || api.lists != c.lists || (n > 0) != (first == "n/a") {
+			k := &statusKeeper{Live: api, Observer: l.Observer}
+			if n, first, err := k.findUnreleased(t.Context(), gone); n != c.want || err != nil || api.lists != c.lists || (n > 0) != (first == "n/a") {
 				t.Errorf("%d are left, such as %s, after %d lists, %v; want %d after %d", n, first, api.lists, err, c.want, c.lists)
 			}
 		})
@@ -84,8 +84,8 @@ func TestOfAKindThatIsGoneNothingIsLeft(t *testing.T) {
 			l := leads(t)
 			l.see(func(hcr *v1alpha1.HealthCheckRegistration) { hcr.DeletionTimestamp = &metav1.Time{Time: noon} })
 			gone, _ := l.policies.Get(client.ObjectKeyFromObject(l.hcr))
-			k := &keeper{Live: &live{gone: c.is}, Observer: l.Observer}
-			if n, _, err := k.leftOf(t.Context(), gone); n != 0 || (err == nil) != (c.want == nil) {
+			k := &statusKeeper{Live: &live{gone: c.is}, Observer: l.Observer}
+			if n, _, err := k.findUnreleased(t.Context(), gone); n != 0 || (err == nil) != (c.want == nil) {
 				t.Errorf("%d are left, %v", n, err)
 			}
 		})

@@ -13,24 +13,24 @@ import (
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
-// state is everything that a status tells.
-type state struct {
+// statusInput is everything that a status reports.
+type statusInput struct {
 	storedRegistration
 	summary summary
 	// synced: all targets are read. complete: and looked at, so that counts mean something.
 	synced, complete bool
-	// unusable says why targets can't be read, or take no conditions; nil when nothing does.
-	unusable error
-	trouble  *policy.Trouble
-	breaker  limit.Opening
-	broken   bool
-	// left are the targets that a deleted registration's conditions are still on.
-	left policy.Left
+	// kindError says why targets can't be read, or take no conditions; nil when nothing does.
+	kindError   error
+	writeError  *policy.Trouble
+	breaker     limit.Opening
+	breakerOpen bool
+	// unreleased are the targets that a deleted registration's conditions are still on.
+	unreleased policy.Left
 }
 
 // statusOf describes a registration. It is pure: the same state gives the same status, so that nothing is written when nothing
 // changed.
-func statusOf(hcr *v1alpha1.HealthCheckRegistration, st state) v1alpha1.HealthCheckRegistrationStatus {
+func statusOf(hcr *v1alpha1.HealthCheckRegistration, st statusInput) v1alpha1.HealthCheckRegistrationStatus {
 	after := *hcr.Status.DeepCopy()
 	after.ObservedGeneration = hcr.Generation
 	if st.complete {
@@ -39,40 +39,40 @@ func statusOf(hcr *v1alpha1.HealthCheckRegistration, st state) v1alpha1.HealthCh
 		after.Worst = s.worst
 	}
 	after.Breaker = nil
-	if st.broken {
+	if st.breakerOpen {
 		after.Breaker = &v1alpha1.Breaker{ID: st.breaker.ID, OpenedAt: metav1.NewTime(st.breaker.OpenedAt.Truncate(1e9))}
 	}
-	shared(hcr, st).Put(&after.Conditions, hcr.Generation)
+	commonConditions(hcr, st).Put(&after.Conditions, hcr.Generation)
 	policy.Set(&after.Conditions, hcr.Generation, targetsHealthy(st))
 	policy.SetWhileTrue(&after.Conditions, hcr.Generation, breakerOpen(hcr, st))
 	return after
 }
 
-// shared is what the conditions that every kind has tell of this registration.
-func shared(hcr *v1alpha1.HealthCheckRegistration, st state) policy.Conditions {
+// commonConditions is what the conditions that every kind has report of this registration.
+func commonConditions(hcr *v1alpha1.HealthCheckRegistration, st statusInput) policy.Conditions {
 	s := policy.Conditions{
 		Acceptance: policy.FromVerdict(st.Verdict, st.Read.unreadable),
-		Changes:    "conditions of targets", Synced: st.synced, Trouble: st.trouble, Paused: st.Pause, Deleting: hcr.DeletionTimestamp != nil,
+		Changes:    "conditions of targets", Synced: st.synced, Trouble: st.writeError, Paused: st.Pause, Deleting: hcr.DeletionTimestamp != nil,
 	}
-	if says := operative(st); hcr.Spec.Mode == v1alpha1.Observe {
+	if says := readyMessage(st); hcr.Spec.Mode == v1alpha1.Observe {
 		s.Observes, s.Says = true, "Mode Observe, no condition is written: "+says
 	} else {
 		s.Says = strings.ToUpper(says[:1]) + says[1:]
 	}
-	if st.unusable != nil {
-		s.Stuck = policy.Stuck{Reason: v1alpha1.ReasonKindUnusable, Message: st.unusable.Error() + "."}
+	if st.kindError != nil {
+		s.Stuck = policy.Stuck{Reason: v1alpha1.ReasonKindUnusable, Message: st.kindError.Error() + "."}
 	}
-	if st.left.Targets > 0 {
-		s.Undoing = fmt.Sprintf("It is deleted once its conditions are off %d targets, such as %s.", st.left.Targets, st.left.Sample[0])
+	if st.unreleased.Targets > 0 {
+		s.Undoing = fmt.Sprintf("It is deleted once its conditions are off %d targets, such as %s.", st.unreleased.Targets, st.unreleased.Sample[0])
 	}
 	return s
 }
 
-// operative tells in numbers how the targets are, and why conditions aren't written: many tools show the message of Ready
+// readyMessage tells in numbers how the targets are, and why conditions aren't written: many tools show the message of Ready
 // alone.
-func operative(st state) string {
+func readyMessage(st statusInput) string {
 	s := &st.summary
-	says := []string{unlooked(st)}
+	says := []string{pendingMessage(st)}
 	if st.complete {
 		says[0] = fmt.Sprintf("%d of %d targets are healthy, %d aren't, %d progress, %d are unknown", s.by[health.True], s.targets, s.by[health.False], s.by[health.Progressing], s.by[health.Unknown])
 	}
@@ -80,32 +80,32 @@ func operative(st state) string {
 		says = append(says, fmt.Sprintf("conditions of %d targets aren't written: %s", s.unwritten, s.problem))
 	}
 	if s.contested > 0 {
-		says = append(says, fmt.Sprintf("somebody else, or an admission webhook, keeps changing conditions of %s, and Autohealer puts them right less and less: condition %s; kubectl get -o yaml --show-managed-fields names the writer: stop it, or choose another conditionType",
+		says = append(says, fmt.Sprintf("somebody else, or an admission webhook, keeps changing conditions of %s, and Autohealer corrects them at longer and longer intervals: condition %s; kubectl get -o yaml --show-managed-fields names the writer: stop it, or choose another conditionType",
 			sample.Count(s.contested, "target"), s.contest))
 	}
-	if t := st.trouble; t != nil && t.Partly {
+	if t := st.writeError; t != nil && t.Partly {
 		says = append(says, fmt.Sprintf("%d can't be written, %s: %s", t.Targets, t.Sample, t.Err))
 	}
-	if st.broken {
+	if st.breakerOpen {
 		says = append(says, "the breaker is open and nothing new turns False, see BreakerOpen")
 	}
 	return policy.Sentence(says...)
 }
 
-// unlooked has no numbers: a status is written when what it says changes.
-func unlooked(st state) string {
+// pendingMessage has no numbers: a status is written when what it says changes.
+func pendingMessage(st statusInput) string {
 	if st.Pause.Frozen {
-		return "targets aren't looked at meanwhile; the counts are those of before"
+		return "targets aren't checked meanwhile; the counts are those of before"
 	}
-	return "not all targets are looked at yet"
+	return "not all targets are checked yet"
 }
 
-func targetsHealthy(st state) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionTargetsHealthy, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonStarting, Message: "Not all targets are looked at yet."}
+func targetsHealthy(st statusInput) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionTargetsHealthy, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonStarting, Message: "Not all targets are checked yet."}
 	s := &st.summary
 	switch {
 	case !st.complete && st.Pause.Frozen:
-		c.Reason, c.Message = v1alpha1.ReasonFrozen, "Targets aren't looked at while everything is frozen; the counts are those of before."
+		c.Reason, c.Message = v1alpha1.ReasonFrozen, "Targets aren't checked while everything is frozen; the counts are those of before."
 		return c
 	case !st.complete:
 		return c
@@ -122,13 +122,13 @@ func targetsHealthy(st state) metav1.Condition {
 	return c
 }
 
-func breakerOpen(hcr *v1alpha1.HealthCheckRegistration, st state) metav1.Condition {
+func breakerOpen(hcr *v1alpha1.HealthCheckRegistration, st statusInput) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionBreakerOpen}
-	if !st.broken {
+	if !st.breakerOpen {
 		return c
 	}
 	c.Reason = v1alpha1.ReasonTooManyTurnFalse
-	c.Message = fmt.Sprintf("Too many targets turned False together at %s, so that it is hardly believed: what would turn False is Unknown. It closes by itself once nothing of that is left. Look at what they have in common; then, if they really are sick: kubectl annotate healthcheckregistration %s %s=%s --overwrite",
+	c.Message = fmt.Sprintf("Too many targets turned False together at %s, so one common cause is likelier: conditions that would turn False are Unknown instead. The breaker closes by itself once none of them is left. Look at what the targets have in common; if they really are unhealthy: kubectl annotate healthcheckregistration %s %s=%s --overwrite",
 		st.breaker.OpenedAt.UTC().Format("2006-01-02T15:04:05Z"), hcr.Name, v1alpha1.AnnotationResetBreaker, st.breaker.ID)
 	return c
 }

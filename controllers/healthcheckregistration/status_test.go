@@ -14,12 +14,12 @@ import (
 func TestStatusTellsOfTargetsOnceAllWereLookedAt(t *testing.T) {
 	hcr := &v1alpha1.HealthCheckRegistration{}
 	hcr.UID, hcr.Generation = "r", 1
-	b := following("r").page("r")
-	b.follow(hcr, noon)
+	b := following("r").results("r")
+	b.update(hcr, noon)
 	targets := []checking.Target{targetNamed("a"), targetNamed("b")}
 	tells := func() string {
 		t.Helper()
-		after := statusOf(hcr, state{synced: true, complete: b.lookedAt(func() []checking.Target { return targets }), summary: b.summary()})
+		after := statusOf(hcr, statusInput{synced: true, complete: b.allEvaluated(func() []checking.Target { return targets }), summary: b.summary()})
 		hcr.Status = after
 		c := meta.FindStatusCondition(after.Conditions, "TargetsHealthy")
 		return string(c.Status) + " " + c.Reason + ": " + c.Message
@@ -30,25 +30,25 @@ func TestStatusTellsOfTargetsOnceAllWereLookedAt(t *testing.T) {
 			t.Errorf("%s: %s", when, got)
 		}
 	}
-	const unknown = "Unknown Starting: Not all targets are looked at yet."
+	const unknown = "Unknown Starting: Not all targets are checked yet."
 	is("none looked at", unknown)
-	b.note(targets[0], found(health.True, "m"))
+	b.record(targets[0], found(health.True, "m"))
 	is("one looked at", unknown)
-	b.note(targets[1], found(health.True, "m"))
+	b.record(targets[1], found(health.True, "m"))
 	is("both looked at", "True AllHealthy: 2 of 2 targets are healthy.")
 	targets = append(targets, targetNamed("c"))
 	is("another came", "True AllHealthy: 2 of 2 targets are healthy.")
-	b.note(targets[2], found(health.False, "m"))
+	b.record(targets[2], found(health.False, "m"))
 	is("and was looked at", "False SomeUnhealthy: 2 of 3 targets are healthy.")
 
 	hcr.Generation = 2
-	b.follow(hcr, noon)
+	b.update(hcr, noon)
 	is("other checks", unknown)
-	frozen := state{synced: true, storedRegistration: storedRegistration{Pause: policy.Pause{By: "a freeze", Frozen: true}}, summary: b.summary()}
-	if c := targetsHealthy(frozen); c.Reason != "Frozen" || c.Message != "Targets aren't looked at while everything is frozen; the counts are those of before." {
+	frozen := statusInput{synced: true, storedRegistration: storedRegistration{Pause: policy.Pause{By: "a freeze", Frozen: true}}, summary: b.summary()}
+	if c := targetsHealthy(frozen); c.Reason != "Frozen" || c.Message != "Targets aren't checked while everything is frozen; the counts are those of before." {
 		t.Errorf("edited while everything is frozen: %s: %s", c.Reason, c.Message)
 	}
-	if says := shared(hcr, frozen).Says; says != "Targets aren't looked at meanwhile; the counts are those of before." {
+	if says := commonConditions(hcr, frozen).Says; says != "Targets aren't checked meanwhile; the counts are those of before." {
 		t.Errorf("edited while everything is frozen, Ready says %s", says)
 	}
 	if hcr.Status.Targets != 3 || hcr.Status.Unhealthy != 1 {

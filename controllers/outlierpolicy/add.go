@@ -1,12 +1,14 @@
 package outlierpolicy
 
 import (
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/actuate"
+	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/kube/outliers"
 	"github.com/resourcestack/autohealer/internal/policy"
 	"github.com/resourcestack/autohealer/internal/probing/envoys"
@@ -38,10 +40,16 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	}
 	if c := opts.Clusters; c != nil {
 		c.Current = opts.Current(mgr)
-		c.Acts = mgr.GetLogger().WithName("history")
-		c.Server.Progressed, c.Server.Removed = p.progressed, p.removed
+		c.Acts = mgr.GetLogger().WithName(kube.HistoryLogger)
 		p.Record = &actuate.ToldClusters{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Namespace: opts.Routed.OwnNamespace}
+		others := &actuate.Replicas{
+			Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Namespace: opts.Routed.OwnNamespace, ID: string(uuid.NewUUID()), Server: c.Server, Clock: p.Clock,
+		}
+		c.Others = others.Known
 		if err := mgr.Add(c.Server); err != nil {
+			return err
+		}
+		if err := mgr.Add(others); err != nil {
 			return err
 		}
 	}

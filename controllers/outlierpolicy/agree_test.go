@@ -179,7 +179,7 @@ func TestExplainAndEnvoysNeverDisagree(t *testing.T) {
 		before := policies[:rapid.IntRange(0, len(policies)).Draw(rt, "before")]
 		p.told = nil
 		first := pictured(rt, before, nil, policy.Pause{})
-		p.keep(first, byKey(p.translate(first, world)))
+		p.keep(first, byKey(translate(first, world, p.before(first))))
 		for _, op := range before {
 			if rapid.Bool().Draw(rt, "edited") {
 				op.Generation++
@@ -188,7 +188,7 @@ func TestExplainAndEnvoysNeverDisagree(t *testing.T) {
 		}
 		paused := rapid.SampledFrom([]policy.Pause{{}, {}, {By: "rail"}, {By: "rail", Frozen: true}}).Draw(rt, "paused")
 		pic := pictured(rt, policies, stands, paused)
-		clusters := p.translate(pic, world)
+		clusters := translate(pic, world, p.before(pic))
 		for _, op := range policies {
 			if s := stands[client.ObjectKeyFromObject(op)]; s != "doubtful" {
 				op.Status = statusOf(op, pic, p.Clusters, nil)

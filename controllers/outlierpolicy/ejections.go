@@ -32,8 +32,18 @@ type ejected struct {
 	pods map[ejection.Host]string
 }
 
+// envoysKnown is what is known of the Envoys that may have ejected hosts.
+type envoysKnown struct {
+	view *ejection.View // nil before they were asked
+	// connected are those that get a namespace's clusters, by identity; false while that isn't known.
+	connected func(namespace string) (by map[string]int, known bool)
+	// soon says whether those that aren't asked may yet be: they came only just now.
+	soon func(namespace string, notAsked bool) bool
+}
+
 // ejectedOf asks what Envoys say of a policy's clusters.
-func ejectedOf(clusters []cluster, view *ejection.View) ejected {
+func ejectedOf(clusters []cluster, envoys envoysKnown) ejected {
+	view := envoys.view
 	e := ejected{hosts: map[ejection.Host]v1alpha1.OutlierEjection{}, pods: map[ejection.Host]string{}}
 	if view == nil {
 		e.waits = true
@@ -53,16 +63,35 @@ func ejectedOf(clusters []cluster, view *ejection.View) ejected {
 		}
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(namespaces)) {
-		e.waits = e.waits || view.Waits(namespace)
+		unknown, soon := envoys.unknownIn(namespace)
+		e.waits = e.waits || soon || view.Waits(namespace)
 		if e.unknown.Reason == "" {
-			e.unknown = unknownIn(view, namespace)
+			e.unknown = unknown
 		}
 	}
 	return e
 }
 
-// unknownIn says why nobody can tell who is ejected of a namespace's Services.
-func unknownIn(view *ejection.View, namespace string) policy.Stuck {
+// unknownIn says why nobody can tell who is ejected of a namespace's Services; waits: that may be over in a moment.
+func (k *envoysKnown) unknownIn(namespace string) (why policy.Stuck, waits bool) {
+	connected, known := k.connected(namespace)
+	notAsked := k.view.NotAsked(namespace, connected)
+	soon := k.soon(namespace, notAsked > 0)
+	if why = silentIn(k.view, namespace); why.Reason != "" {
+		return why, false
+	}
+	switch {
+	case !known:
+		return policy.Stuck{Reason: v1alpha1.ReasonEnvoysNotAsked, Message: "It isn't known yet which Envoys are connected to other replicas, and so it isn't known whom they have ejected."}, false
+	case notAsked > 0:
+		return policy.Stuck{Reason: v1alpha1.ReasonEnvoysNotAsked, Message: fmt.Sprintf("%d Envoys get clusters of namespace %s and aren't asked whom they have ejected, and so it isn't known: "+
+			"the Services in --ejections-from don't lead to them, or they aren't ready, as while they drain.", notAsked, namespace)}, soon
+	}
+	return why, false
+}
+
+// silentIn says why those that are asked don't tell who is ejected of a namespace's Services.
+func silentIn(view *ejection.View, namespace string) policy.Stuck {
 	silent := view.Silent(namespace)
 	switch n := len(silent); {
 	case n > 0:

@@ -43,11 +43,21 @@ func (r *recorded) Eventf(regarding, _ runtime.Object, kind, reason, _, note str
 // step is one reconciliation of a policy for Service web, by what Envoys say.
 func step(t *testing.T, memory *remembered, op *v1alpha1.OutlierPolicy, view *ejection.View) (*v1alpha1.OutlierPolicy, []string) {
 	t.Helper()
+	return stepOf(t, memory, op, asking(view, nil, true))
+}
+
+// asking is what is known of Envoys, of which some are connected.
+func asking(view *ejection.View, connected map[string]int, known bool) envoysKnown {
+	return envoysKnown{view, func(string) (map[string]int, bool) { return connected, known }, func(string, bool) bool { return false }}
+}
+
+func stepOf(t *testing.T, memory *remembered, op *v1alpha1.OutlierPolicy, envoys envoysKnown) (*v1alpha1.OutlierPolicy, []string) {
+	t.Helper()
 	web := service("web", 80)
 	pic := painted(t, []*v1alpha1.OutlierPolicy{op}, []*corev1.Service{web}, "")
 	key := client.ObjectKeyFromObject(op)
 	after := withStatus(op, statusOf(op, pic, nil, nil))
-	now := ejectedOf(pic.policies[key].clusters, view)
+	now := ejectedOf(pic.policies[key].clusters, envoys)
 	before := memory.of(key, &op.Status)
 	carried := carry(&now, before)
 	now.put(op, &after.Status, pic.policies[key])
@@ -127,7 +137,7 @@ func TestAnEjectionIsOfThePodThatHasTheHost(t *testing.T) {
 		{Cluster: mail, Address: "10.0.0.2:8080"}:  "mail-1",
 		{Cluster: mail, Address: "10.0.0.1:8080"}:  "", // not a host of that cluster any more
 	} {
-		got := ejectedOf(clusters, says(night, at))
+		got := ejectedOf(clusters, asking(says(night, at), nil, true))
 		want := map[ejection.Host]v1alpha1.OutlierEjection{}
 		if pod != "" {
 			want[at] = v1alpha1.OutlierEjection{Cluster: at.Cluster.String(), Address: at.Address, Pod: pod, Envoys: 1, Since: metav1.NewTime(night)}
@@ -178,5 +188,46 @@ func TestEventsNameFiveHosts(t *testing.T) {
 	}
 	if named := now.named(); len(named) != 20 || named[0].Address != "10.0.0.39:80" || named[19].Address != "10.0.0.20:80" {
 		t.Errorf("named: %v", named)
+	}
+}
+
+func TestAnEnvoyThatIsNotAskedLeavesNothingKnown(t *testing.T) {
+	op, memory := stored("shop", "web", 1, target("web", "")), &remembered{}
+	op, _ = step(t, memory, op, says(night, at("10.0.0.1:8080")))
+	told := func(op *v1alpha1.OutlierPolicy) string {
+		for _, c := range op.Status.Conditions {
+			if c.Type == "EjectionsUnknown" {
+				return c.Reason + ": " + c.Message
+			}
+		}
+		return ""
+	}
+	for want, envoys := range map[string]envoysKnown{
+		"": asking(says(night, at("10.0.0.1:8080")), map[string]int{"": 1}, true), // which is asked
+		"EnvoysNotAsked: 2 Envoys get clusters of namespace shop and aren't asked whom they have ejected, and so it isn't known: the Services in --ejections-from don't lead to them, or they aren't ready, as while they drain.": asking(says(night), map[string]int{"": 1, "other": 2}, true),
+		"EnvoysNotAsked: It isn't known yet which Envoys are connected to other replicas, and so it isn't known whom they have ejected.":                                                                                          asking(says(night), nil, false),
+	} {
+		after, _ := stepOf(t, &remembered{}, op, envoys)
+		if told(after) != want {
+			t.Errorf("%s instead of %s", told(after), want)
+		}
+		if known := want == ""; (after.Status.Ejected != nil) != known || (after.Status.Ejections != nil) != known || (after.Status.Ancestors[0].Ejected != nil) != known {
+			t.Errorf("%s: %+v", want, after.Status)
+		}
+	}
+	soon := asking(says(night), map[string]int{"": 2}, true)
+	soon.soon = func(_ string, are bool) bool { return are }
+	if after, _ := stepOf(t, memory, op, soon); *after.Status.Ejected != 1 || told(after) != "" {
+		t.Errorf("one that came just now may yet be asked: %+v", after.Status)
+	}
+	var n notAsked
+	for _, c := range []struct {
+		at   time.Duration
+		is   bool
+		want time.Duration
+	}{{0, true, 0}, {time.Minute, true, time.Minute}, {2 * time.Minute, false, 0}, {3 * time.Minute, true, 0}, {190 * time.Second, false, 0}, {200 * time.Second, true, 20 * time.Second}} {
+		if got := n.since("shop", c.is, night.Add(c.at)); got != c.want {
+			t.Errorf("at %s: for %s", c.at, got)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/outlier/ejection"
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
@@ -19,6 +20,7 @@ type keeper struct {
 
 	// remembered are the ejections that Events told of.
 	remembered remembered
+	notAsked   notAsked
 }
 
 func (k *keeper) steps() policy.Steps[*v1alpha1.OutlierPolicy] {
@@ -36,7 +38,10 @@ func (k *keeper) describe(_ context.Context, op *v1alpha1.OutlierPolicy, _ polic
 	}
 	is.After = op.DeepCopy()
 	is.After.Status = statusOf(op, pic, k.Clusters, k.gatewaysOf(op))
-	tell := k.ejections(op, &is.After.Status, pic)
+	tell, waits := k.ejections(op, &is.After.Status, pic)
+	if waits {
+		is.Again = lookAgain
+	}
 	is.Stored = func(bool) { tell() }
 	return is, nil
 }
@@ -48,27 +53,42 @@ func (p *Publisher) gatewaysOf(op *v1alpha1.OutlierPolicy) []v1alpha1.OutlierAnc
 	return p.gateways.gatewaysOf(op)
 }
 
-// ejections puts into a status whom Envoys have ejected, and gives what tells by Events what is new in it.
-func (k *keeper) ejections(op *v1alpha1.OutlierPolicy, after *v1alpha1.OutlierPolicyStatus, pic *picture) (tell func()) {
+// ejections puts into a status whom Envoys have ejected, and gives what tells by Events what is new in it; waits: that is being found out.
+func (k *keeper) ejections(op *v1alpha1.OutlierPolicy, after *v1alpha1.OutlierPolicyStatus, pic *picture) (tell func(), waits bool) {
 	if k.Ejections == nil {
 		noEjections(after)
-		return func() {}
+		return func() {}, false
 	}
 	key := client.ObjectKeyFromObject(op)
-	now := ejectedOf(pic.policies[key].clusters, k.Ejections.View())
+	now := ejectedOf(pic.policies[key].clusters, envoysKnown{k.Ejections.View(), k.connected, k.soon})
 	before := k.remembered.of(key, &op.Status)
 	carried := carry(&now, before)
 	now.put(op, after, pic.policies[key])
 	switch {
 	case now.waits:
-		return func() {}
+		return func() {}, true
 	case now.unknown.Reason != "":
-		return func() { k.remembered.keep(key, nil) }
+		return func() { k.remembered.keep(key, nil) }, false
 	}
 	return func() {
 		newsOf(&now, before).tell(k.Events, op, pic.service)
 		k.remembered.keep(key, carried)
+	}, false
+}
+
+// connected counts the Envoys that get a namespace's clusters.
+func (k *keeper) connected(namespace string) (by map[string]int, known bool) {
+	if k.Clusters == nil {
+		return nil, true
 	}
+	known = k.Clusters.KnowsOthers() // before it is asked what they have
+	return k.Clusters.Server.Connected(namespace), known
+}
+
+// soon says whether Envoys that aren't asked have been there so shortly that they may yet be: they connect before they are ready, and are
+// asked once they are.
+func (k *keeper) soon(namespace string, are bool) bool {
+	return k.notAsked.since(namespace, are, k.Clock.Now()) < ejection.StaleAfter
 }
 
 // service of a name, as the picture has it.

@@ -54,6 +54,30 @@ func TestAServiceThatBecomesANameElsewhereKeepsItsCluster(t *testing.T) {
 	g.Expect(p.picture().policies[client.ObjectKeyFromObject(op)].clusters).To(BeEmpty())
 }
 
+// TestAClusterGoesWithItsRoute and stays gone, though its Service is there: the record would have it served again.
+func TestAClusterGoesWithItsRoute(t *testing.T) {
+	g := NewWithT(t)
+	p, _, world := kept(t, "shop/web/80@httproute/checkout")
+	svc := service("web", 80)
+	world.put(svc)
+	world.put(sliceOf(svc, "10.0.0.1"))
+	publish := func() {
+		_, err := p.publish(t.Context())
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	publish()
+	g.Expect(flat(p)).To(HaveKey("shop/web/80@httproute/checkout"))
+	for range p.absences.queue.Len() {
+		o, _ := p.absences.queue.Get()
+		p.absences.ask(t.Context(), o)
+		p.absences.queue.Done(o)
+	}
+	publish()
+	g.Expect(p.served).To(BeEmpty())
+	publish()
+	g.Expect(flat(p)).To(BeEmpty())
+}
+
 // TestAClusterThatEnvoysMayHaveDoesNotWaitForItsPolicy: to an Envoy of the state of the world it would be gone until then.
 func TestAClusterThatEnvoysMayHaveDoesNotWaitForItsPolicy(t *testing.T) {
 	g := NewWithT(t)

@@ -42,7 +42,7 @@ func serving(t *testing.T, names ...string) *actuate.Clusters {
 		snapshot.Clusters[name] = &clusterv3.Cluster{Name: name}
 		snapshot.Owners[name] = key(t, name).Service
 	}
-	server.Set(snapshot)
+	server.Set(t.Context(), snapshot)
 	NewWithT(t).Eventually(func() bool { return server.Ready() && server.Addr() != nil }, "10s").Should(BeTrue())
 	return &actuate.Clusters{Server: server}
 }
@@ -89,20 +89,20 @@ func TestHowFarEnvoysAreWithDefaults(t *testing.T) {
 			return string(c.Status) + " " + c.Reason + ": " + c.Message
 		}
 	}
-	const nobody = "Unknown NoProxies: No Envoy that may see it is connected to the replica that leads; what is connected to others isn't counted."
+	const nobody = "Unknown NoProxies: No Envoy that may see it is connected."
 	const nothing = "Unknown NoClusters: It holds for no cluster, so there is nothing that Envoys could have."
 	g.Expect(programmed(global)()).To(Equal(nobody))
 	g.Expect(programmed(namespaced)()).To(Equal(nobody))
 	g.Expect(programmed(idle)()).To(Equal(nothing))
 
 	connect(t, told, xdsclient.Options{})
-	const all = "True Programmed: It is what the 1 Envoys have that are connected to the replica that leads."
+	const all = "True Programmed: It is what the 1 Envoys have that are connected."
 	g.Eventually(programmed(global), "5s").Should(Equal(all))
 	g.Expect(programmed(namespaced)()).To(Equal(all))
 	g.Expect(programmed(idle)()).To(Equal(nothing))
 
 	stuck := connect(t, told, xdsclient.Options{Mute: true})
-	g.Eventually(programmed(global), "5s").Should(Equal("False Pending: 1 of the 2 Envoys that are connected to the replica that leads have it."))
+	g.Eventually(programmed(global), "5s").Should(Equal("False Pending: 1 of the 2 Envoys that are connected have it."))
 	stuck()
 	g.Eventually(programmed(global), "5s").Should(Equal(all))
 
@@ -113,5 +113,5 @@ func TestHowFarEnvoysAreWithDefaults(t *testing.T) {
 		return ""
 	}})
 	g.Eventually(programmed(global), "5s").Should(Equal("False Nacked: post/web/80: post/web/80: no"))
-	g.Eventually(programmed(namespaced), "5s").Should(Equal("True Programmed: It is what the 2 Envoys have that are connected to the replica that leads."))
+	g.Eventually(programmed(namespaced), "5s").Should(Equal("True Programmed: It is what the 2 Envoys have that are connected."))
 }

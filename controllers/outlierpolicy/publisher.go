@@ -51,6 +51,8 @@ type Publisher struct {
 	stale stale
 	// told is what Envoys were told last, by namespace and cluster; nil at first. Only the publishing goroutine uses it.
 	told map[string]map[outlier.Key]actuate.Cluster
+	// gone are clusters that Envoys were told to remove just now. Only the publishing goroutine uses it.
+	gone []string
 	// complete is when everything was translated last. Only the publishing goroutine uses it.
 	complete time.Time
 	// began is when the first translation could have been made, but for what is waited for with patience. Only the publishing goroutine uses it.
@@ -74,6 +76,7 @@ func NewPublisher(objects cache.Cache, opts Options, live client.Reader, by cloc
 	}
 	if opts.Clusters != nil {
 		opts.Clusters.Waits = p.waits
+		opts.Clusters.Server.Progressed, opts.Clusters.Server.Removed = p.progressed, func(names []string) { p.gone = names }
 	}
 	p.absences = newAbsences(live, by, p.changed)
 	p.policies.Init(policy.Hooks[*v1alpha1.OutlierPolicy, reading]{
@@ -176,12 +179,14 @@ func (p *Publisher) publishOnly(ctx context.Context, changed sets.Set[string]) (
 	if err != nil {
 		return 0, err
 	}
-	clusters := p.translate(pic, world)
+	clusters := translate(pic, world, p.before(pic))
 	told, again, err := p.tell(ctx, pic, clusters)
 	if err != nil {
 		return 0, err
 	}
 	p.remember(protocols(told))
+	p.removed(p.gone) // they are among those that were told, which were only to be kept
+	p.gone = nil
 	p.keep(pic, told)
 	p.show(pic)
 	return again, nil

@@ -117,7 +117,7 @@ func TestAPolicyThatNobodyHasJudgedLeavesItsClustersAndAllHostsGoOn(t *testing.T
 	def := stored("shop", "default", 9)
 	first := painted(t, []*v1alpha1.OutlierPolicy{def}, []*corev1.Service{web, mail}, "")
 	first.seen = map[types.NamespacedName]bool{}
-	p.keep(first, byKey(p.translate(first, hosts("10.0.0.1", web, mail))))
+	p.keep(first, byKey(translate(first, hosts("10.0.0.1", web, mail), p.before(first))))
 	g.Expect(p.told["shop"]).To(HaveLen(2))
 
 	policies := []*v1alpha1.OutlierPolicy{def, stored("shop", "web", 1, target("web", "")), stored("shop", "late", 1, target("late", ""))}
@@ -127,7 +127,7 @@ func TestAPolicyThatNobodyHasJudgedLeavesItsClustersAndAllHostsGoOn(t *testing.T
 		pic.policies[types.NamespacedName{Namespace: "shop", Name: name}].policy.Doubtful = true
 	}
 	got := map[string]actuate.Cluster{}
-	for _, c := range p.translate(pic, hosts("10.0.0.2", web, mail, late)) {
+	for _, c := range translate(pic, hosts("10.0.0.2", web, mail, late), p.before(pic)) {
 		got[c.Key.String()] = c
 	}
 	g.Expect(got).To(HaveLen(2), "what nobody was told of waits for the judgement")
@@ -144,7 +144,7 @@ func TestAServiceThatComesBackInAFreezeIsDetectedAsBefore(t *testing.T) {
 	told := func(paused policy.Pause, services ...*corev1.Service) map[outlier.Key]actuate.Cluster {
 		pic := painted(t, []*v1alpha1.OutlierPolicy{def}, services, "")
 		pic.seen, pic.paused = map[types.NamespacedName]bool{}, paused
-		all := byKey(p.translate(pic, hosts("10.0.0.1", services...)))
+		all := byKey(translate(pic, hosts("10.0.0.1", services...), p.before(pic)))
 		p.remember(protocols(all))
 		p.keep(pic, all)
 		return p.told["shop"]
@@ -187,7 +187,7 @@ func TestAClusterWhosePolicyIsGoneIsServedAfterARestart(t *testing.T) {
 	web := service("web", 80)
 	pic := painted(t, nil, []*corev1.Service{web}, "")
 	pic.seen = map[types.NamespacedName]bool{}
-	clusters := p.translate(pic, hosts("10.0.0.1", web))
+	clusters := translate(pic, hosts("10.0.0.1", web), p.before(pic))
 	g.Expect(clusters).To(HaveLen(2))
 	g.Expect(clusters[0].Key.String()).To(Equal("shop/web/80"))
 	g.Expect(clusters[0].Policy).To(BeNil())
@@ -216,7 +216,7 @@ func TestAClusterWhoseRouteIsGoneSpeaksAsBeforeAfterARestart(t *testing.T) {
 	web := service("web", 80)
 	pic := painted(t, nil, []*corev1.Service{web}, "")
 	pic.seen = map[types.NamespacedName]bool{}
-	clusters := p.translate(pic, hosts("10.0.0.1", web))
+	clusters := translate(pic, hosts("10.0.0.1", web), p.before(pic))
 	g.Expect(clusters).To(HaveLen(2))
 	g.Expect(clusters[0].Key).To(Equal(edge))
 	g.Expect(clusters[0].HTTP2).To(BeTrue(), "its hosts know nothing else")

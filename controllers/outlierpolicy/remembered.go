@@ -67,3 +67,36 @@ func (r *remembered) forget(key types.NamespacedName) {
 	defer r.mu.Unlock()
 	delete(r.all, key)
 }
+
+// notAsked is since when some Envoy that gets clusters of a namespace isn't asked whom it has ejected. One that connects anew soon isn't new.
+type notAsked struct {
+	mu  sync.Mutex
+	all map[string]span // needs mu
+}
+
+// span is a time; its end is zero as long as it goes on.
+type span struct{ began, ended time.Time }
+
+// since tells for how long that has been so.
+func (n *notAsked) since(namespace string, is bool, now time.Time) time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	so, was := n.all[namespace]
+	over := !so.ended.IsZero() && now.Sub(so.ended) >= ejection.StaleAfter
+	if !is {
+		if over {
+			delete(n.all, namespace)
+		} else if was && so.ended.IsZero() {
+			n.all[namespace] = span{so.began, now}
+		}
+		return 0
+	}
+	if !was || over {
+		so.began = now
+	}
+	if n.all == nil {
+		n.all = map[string]span{}
+	}
+	n.all[namespace] = span{began: so.began}
+	return now.Sub(so.began)
+}

@@ -108,6 +108,9 @@ func (p *Publisher) unwritten() (add map[outlier.Key]outlier.Protocol, remove []
 
 // removed are clusters that Envoys were told to remove, since their Services or routes are gone.
 func (p *Publisher) removed(names []string) {
+	if len(names) == 0 {
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, name := range names {
@@ -181,20 +184,20 @@ func (p *Publisher) lacks(pic *picture, key outlier.Key) (o object, is bool) {
 	return object{kind, types.NamespacedName{Namespace: service.Namespace, Name: key.Route.Name}}, there
 }
 
-// servedBy are the clusters that Envoys may have in the namespaces that a picture covers, by Service.
-func (p *Publisher) servedBy(pic *picture) map[types.NamespacedName]map[outlier.Key]outlier.Protocol {
+// before is what the translation of the namespaces that a picture covers goes on from.
+func (p *Publisher) before(pic *picture) before {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	by := map[types.NamespacedName]map[outlier.Key]outlier.Protocol{}
+	b := before{p.told, map[types.NamespacedName]map[outlier.Key]outlier.Protocol{}}
 	for namespace := range covered(pic, p.served) {
 		for key, protocol := range p.served[namespace] {
-			if by[key.Service] == nil {
-				by[key.Service] = map[outlier.Key]outlier.Protocol{}
+			if b.served[key.Service] == nil {
+				b.served[key.Service] = map[outlier.Key]outlier.Protocol{}
 			}
-			by[key.Service][key] = protocol
+			b.served[key.Service][key] = protocol
 		}
 	}
-	return by
+	return b
 }
 
 // protocols of what was told.

@@ -107,7 +107,7 @@ func ancestor(op *v1alpha1.OutlierPolicy, pic *picture, told *actuate.Clusters, 
 	policy.Set(&a.Conditions, op.Generation, accepted(op, s, pic, ref, clusters))
 	programmed, proxies := progress(clusters, told, pic.paused)
 	policy.Set(&a.Conditions, op.Generation, programmed)
-	if told != nil {
+	if told != nil && told.KnowsOthers() {
 		a.Proxies = &proxies
 	}
 	if len(clusters) > 0 && s.policy.Detects() {
@@ -171,6 +171,8 @@ type tally struct {
 	nacks, doubts []string
 	withheld      int
 	proxies       v1alpha1.OutlierProxies
+	// unknown: nobody can tell yet which Envoys are connected to other replicas.
+	unknown bool
 }
 
 func tallyOf(clusters []cluster, told *actuate.Clusters) (t tally) {
@@ -190,6 +192,7 @@ func tallyOf(clusters []cluster, told *actuate.Clusters) (t tally) {
 			t.nacks = append(t.nacks, fmt.Sprintf("%s: %s", one.Key, r.Message))
 		}
 	}
+	t.unknown = !told.KnowsOthers() // before it is asked what they have
 	connected, acked := told.Together(keys)
 	t.proxies = v1alpha1.OutlierProxies{Connected: int32(connected), Acked: int32(acked)}
 	return t
@@ -197,7 +200,7 @@ func tallyOf(clusters []cluster, told *actuate.Clusters) (t tally) {
 
 // progress says how far Envoys are with some clusters.
 func progress(clusters []cluster, told *actuate.Clusters, paused policy.Pause) (metav1.Condition, v1alpha1.OutlierProxies) {
-	c := metav1.Condition{Type: v1alpha1.ConditionProgrammed, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNoProxies, Message: "No Envoy that may see it is connected to the replica that leads; what is connected to others isn't counted."}
+	c := metav1.Condition{Type: v1alpha1.ConditionProgrammed, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNoProxies, Message: "No Envoy that may see it is connected."}
 	if told == nil {
 		return c, v1alpha1.OutlierProxies{}
 	}
@@ -218,10 +221,12 @@ func progress(clusters []cluster, told *actuate.Clusters, paused policy.Pause) (
 		c.Reason, c.Message = v1alpha1.ReasonPaused, fmt.Sprintf("%s: Envoys keep %d of %d clusters as they were.", paused.By, t.withheld, len(clusters))
 	case len(t.doubts) > 0:
 		c.Reason, c.Message = v1alpha1.ReasonPending, cut(fmt.Sprintf("Envoys keep %d of %d clusters as they were: %s.", len(t.doubts), len(clusters), slices.Min(t.doubts)))
+	case t.unknown:
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonPending, "It isn't known yet which Envoys are connected to other replicas."
 	case all.Connected > 0 && all.Acked < all.Connected:
-		c.Reason, c.Message = v1alpha1.ReasonPending, fmt.Sprintf("%d of the %d Envoys that are connected to the replica that leads have it.", all.Acked, all.Connected)
+		c.Reason, c.Message = v1alpha1.ReasonPending, fmt.Sprintf("%d of the %d Envoys that are connected have it.", all.Acked, all.Connected)
 	case all.Connected > 0:
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonProgrammed, fmt.Sprintf("It is what the %d Envoys have that are connected to the replica that leads.", all.Connected)
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonProgrammed, fmt.Sprintf("It is what the %d Envoys have that are connected.", all.Connected)
 	}
 	return c, all
 }

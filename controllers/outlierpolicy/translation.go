@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -91,19 +92,27 @@ func covered[V any](pic *picture, all map[string]V) iter.Seq[string] {
 	return maps.Keys(pic.only)
 }
 
-// translate is what Envoys are to be told of the namespaces that a picture covers. A process that has told nothing yet takes what it finds as told by the one before,
-// whatever is paused since: else detection would end with each restart during an incident.
-func (p *Publisher) translate(pic *picture, world outlier.World) []actuate.Cluster {
-	clusters, servedBy := make([]actuate.Cluster, 0, len(world.Services)), p.servedBy(pic)
+// before is what a translation goes on from.
+type before struct {
+	// told is what Envoys were told last, by namespace and cluster; nil when nobody was told anything yet.
+	told map[string]map[outlier.Key]actuate.Cluster
+	// served are the clusters that Envoys may have in the namespaces that are translated, by Service.
+	served map[types.NamespacedName]map[outlier.Key]outlier.Protocol
+}
+
+// translate is what Envoys are to be told of the namespaces that a picture covers. A process that has told nothing yet takes what it
+// finds as told by the one before, whatever is paused since: else detection would end with each restart during an incident.
+func translate(pic *picture, world outlier.World, b before) []actuate.Cluster {
+	clusters := make([]actuate.Cluster, 0, len(world.Services))
 	for _, svc := range world.Services {
 		name := client.ObjectKeyFromObject(svc)
-		served := servedBy[name]
+		served := b.served[name]
 		for _, a := range pic.index.Assign(svc, slices.Collect(maps.Keys(served))) {
-			before, was := p.told[svc.Namespace][a.Key]
-			if _, may := served[a.Key]; a.Policy != nil && a.Policy.Doubtful && p.told != nil && !was && !may {
+			told, was := b.told[svc.Namespace][a.Key]
+			if _, may := served[a.Key]; a.Policy != nil && a.Policy.Doubtful && b.told != nil && !was && !may {
 				continue // no Envoy has it: it comes once its policy is judged
 			}
-			c := p.cluster(pic, a, before, served[a.Key])
+			c := pic.cluster(a, told, b.told == nil, served[a.Key])
 			c.Hosts = outlier.HostsOf(svc, a.Port, world.Slices[name])
 			clusters = append(clusters, c)
 			pic.add(a, c.Hosts, c.Policy != a.Policy)
@@ -113,12 +122,13 @@ func (p *Publisher) translate(pic *picture, world outlier.World) []actuate.Clust
 	return clusters
 }
 
-// cluster is what Envoys are to be told of one, where they were told of before; protocol is how they speak with it, as far as is known.
-func (p *Publisher) cluster(pic *picture, a *outlier.Assignment, before actuate.Cluster, protocol outlier.Protocol) actuate.Cluster {
+// cluster is what Envoys are to be told of one, where they were told of before; first: nobody was told anything yet. Protocol is how
+// they speak with it, as far as is known.
+func (pic *picture) cluster(a *outlier.Assignment, before actuate.Cluster, first bool, protocol outlier.Protocol) actuate.Cluster {
 	c := actuate.Cluster{Assignment: *a}
 	state := lifecycle.Policy{Frozen: pic.paused.Frozen, Paused: pic.paused.By != ""}.State()
 	switch {
-	case p.told == nil:
+	case first:
 		state = lifecycle.Active
 	case a.Policy != nil && a.Policy.Doubtful:
 		state = lifecycle.Frozen

@@ -16,15 +16,15 @@ import (
 const (
 	targetWorkers = 16
 	configWorkers = 4
-	// judges ask the API server what accounts may do, one question after the other.
-	judges = 4
+	// ruleWorkers ask the API server what accounts may do, one question after the other.
+	ruleWorkers = 4
 )
 
 // Options are what the controllers for ProbeConfigs need.
 type Options struct {
 	policy.Options
-	// Vital says which objects must not be scaled down after all.
-	Vital Vital
+	// Protection says which objects must not be scaled down after all.
+	Protection Protection
 	// Dial says which addresses probes may dial.
 	Dial kubeconfig.Policy
 	// Witnesses are asked when external probes fail.
@@ -45,9 +45,9 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	reader := &actuate.ScaleReader{Live: mgr.GetAPIReader(), Client: mgr.GetClient()}
 	targets := &TargetReconciler{
 		Observer: observer, Prober: prober, Live: mgr.GetAPIReader(), Troubles: &observer.policies.Troubles, Report: report,
-		Reader: reader, Vital: opts.Vital,
+		Reader: reader, Protection: opts.Protection,
 		Scales: &actuate.Scales{
-			Client: mgr.GetClient(), Acts: mgr.GetLogger().WithName("history"), Leads: opts.Leads,
+			Client: mgr.GetClient(), Acts: mgr.GetLogger().WithName(kube.HistoryLogger), Leads: opts.Leads,
 			Current: opts.Current(mgr),
 		},
 	}
@@ -57,13 +57,13 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	if err := errors.Join(mgr.Add(prober), mgr.Add(opts.Witnesses)); err != nil {
 		return err
 	}
-	if err := kube.AddController(mgr, "probeconfig-target", targets, targetWorkers, observer.lead); err != nil {
+	if err := kube.AddController(mgr, "probeconfig-target", targets, targetWorkers, observer.attachTargets); err != nil {
 		return err
 	}
 	orphans := NewOrphanReconciler(targets)
-	if err := kube.AddController(mgr, "probeconfig-orphans", orphans, 1, observer.leadOrphans); err != nil {
+	if err := kube.AddController(mgr, "probeconfig-orphans", orphans, 1, observer.attachOrphans); err != nil {
 		return err
 	}
-	configs := &policy.Keeper[*v1alpha1.ProbeConfig]{Steps: (&keeper{Observer: observer, Report: report, Reader: reader}).steps(), Clock: opts.Facts.Clock, Urgent: observer.policies.Unseen, Leads: opts.Leads}
-	return configs.AddToManager(mgr, "probeconfig", configWorkers, observer.leadConfigs)
+	configs := &policy.Keeper[*v1alpha1.ProbeConfig]{Steps: (&statusKeeper{Observer: observer, Report: report, Reader: reader}).steps(), Clock: opts.Facts.Clock, Urgent: observer.policies.Unseen, Leads: opts.Leads}
+	return configs.AddToManager(mgr, "probeconfig", configWorkers, observer.attachConfigs)
 }

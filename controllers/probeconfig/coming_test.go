@@ -16,16 +16,16 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 )
 
-// permitsOthers says whether a target of another config may be scaled down, beside those of this world.
-func (w *world) permitsOthers() probe.Permit {
+// permitsOthers says whether a target of another config may be scaled down, beside those of this environment.
+func (w *env) permitsOthers() probe.Permit {
 	w.t.Helper()
 	other := probe.TargetKey{Config: "other-uid", Namespace: "other"}
-	w.Observer.fleet().Expect(other, false)
+	w.Observer.fleet().Add(other, false)
 	w.Observer.fleet().ObserveDown(other, false)
-	return w.Observer.fleet().PermitDown(other, w.clock.Now())
+	return w.Observer.fleet().AcquireScaleDown(other, w.clock.Now())
 }
 
-func (w *world) namespaceObject(name string) *corev1.Namespace {
+func (w *env) namespaceObject(name string) *corev1.Namespace {
 	w.t.Helper()
 	ns := &corev1.Namespace{}
 	if err := w.api.Get(w.t.Context(), client.ObjectKey{Name: name}, ns); err != nil {
@@ -36,15 +36,15 @@ func (w *world) namespaceObject(name string) *corev1.Namespace {
 
 // A tenant's config has its namespace as target, whatever is known of that.
 func TestATargetWhoseNamespaceIsSeenLateIsReadThen(t *testing.T) {
-	w := newWorld(t, 1, func(pc *v1alpha1.ProbeConfig) { pc.Namespace, pc.Spec.NamespaceSelector = "shoot-0", nil })
+	w := newEnv(t, 1, func(pc *v1alpha1.ProbeConfig) { pc.Namespace, pc.Spec.NamespaceSelector = "shoot-0", nil })
 	ns := w.namespaceObject("shoot-0")
 	w.Observer.namespaceGone(ns)
 	w.settle()
-	w.Observer.namespace(ns)
+	w.Observer.namespaceSeen(ns)
 	w.settle()
 	w.probe("shoot-0", probe.OK, probe.OK)
-	if held := w.permitsOthers(); !held.Allowed {
-		t.Errorf("others are held back: %s", held.Message)
+	if permit := w.permitsOthers(); !permit.Allowed {
+		t.Errorf("others are held back: %s", permit.Message)
 	}
 	w.fail("shoot-0")
 	w.want("shoot-0", "3 3", "the other has the only place")
@@ -55,7 +55,7 @@ func TestATargetWhoseNamespaceIsSeenLateIsReadThen(t *testing.T) {
 
 // What the informer tells later is no trouble.
 func TestNothingIsScaledDownInANamespaceThatIsGone(t *testing.T) {
-	w := newWorld(t, 1, nil)
+	w := newEnv(t, 1, nil)
 	w.probe("shoot-0", probe.OK, probe.OK)
 	if err := w.api.Delete(t.Context(), w.namespaceObject("shoot-0")); err != nil {
 		t.Fatal(err)
@@ -68,8 +68,8 @@ func TestNothingIsScaledDownInANamespaceThatIsGone(t *testing.T) {
 
 // A namespace may come just after it was found missing.
 func TestATargetWhoseNamespaceComesBackJustThenStays(t *testing.T) {
-	w := newWorld(t, 1, func(pc *v1alpha1.ProbeConfig) { pc.Namespace, pc.Spec.NamespaceSelector = "shoot-0", nil })
-	w.end(w.keyOf("shoot-0"))
+	w := newEnv(t, 1, func(pc *v1alpha1.ProbeConfig) { pc.Namespace, pc.Spec.NamespaceSelector = "shoot-0", nil })
+	w.endTarget(w.keyOf("shoot-0"))
 	w.settle()
 	w.fail("shoot-0")
 	w.want("shoot-0", "0r 0r", "it is there")
@@ -77,14 +77,14 @@ func TestATargetWhoseNamespaceComesBackJustThenStays(t *testing.T) {
 
 // A target is dropped in several steps, between which its config may ask for it again.
 func TestATargetThatIsAskedForAgainWhileItIsDroppedStays(t *testing.T) {
-	w := newWorld(t, 1, nil)
+	w := newEnv(t, 1, nil)
 	w.fail("shoot-0")
 	w.edit(w.deployment("kcm"), `{"metadata":{"annotations":{"autohealer.resourcestack.com/ignore-scaling":"true"}}}`)
 	selected := w.namespaceObject("shoot-0")
 	w.told.meanwhile = func(reason string) {
 		if reason == v1alpha1.ReasonNotRestored { // as it is dropped
 			w.told.meanwhile = nil
-			w.Observer.namespace(selected)
+			w.Observer.namespaceSeen(selected)
 		}
 	}
 	w.edit(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shoot-0"}}, `{"metadata":{"labels":{"role":null}}}`)
@@ -104,7 +104,7 @@ func TestATargetThatIsAskedForAgainWhileItIsDroppedStays(t *testing.T) {
 
 // A record may be found just when the last of those that were known is given back.
 func TestARecordThatIsFoundWhileATargetIsDroppedIsGivenBack(t *testing.T) {
-	w := newWorld(t, 1, nil)
+	w := newEnv(t, 1, nil)
 	w.fail("shoot-0")
 	var kcm appsv1.Deployment
 	if err := w.api.Get(t.Context(), client.ObjectKeyFromObject(w.deployment("kcm")), &kcm); err != nil {
@@ -124,7 +124,7 @@ func TestARecordThatIsFoundWhileATargetIsDroppedIsGivenBack(t *testing.T) {
 			t.Error(err)
 		}
 		j, _ := w.Observer.policies.Get(client.ObjectKeyFromObject(w.stored()))
-		if n, err := w.keeper.recall(t.Context(), j); n != 1 || err != nil {
+		if n, err := w.keeper.findRecords(t.Context(), j); n != 1 || err != nil {
 			t.Errorf("%d records are found, %v", n, err)
 		}
 	})
@@ -142,7 +142,7 @@ func TestARecordThatIsFoundWhileATargetIsDroppedIsGivenBack(t *testing.T) {
 
 // What is remembered of a config goes with it, also when someone took its finalizer.
 func TestNothingIsRememberedOfAConfigThatIsGone(t *testing.T) {
-	w := newWorld(t, 1, nil)
+	w := newEnv(t, 1, nil)
 	gone := w.stored()
 	w.edit(w.stored(), `{"metadata":{"finalizers":null}}`)
 	if err := w.api.Delete(t.Context(), w.stored()); err != nil {
@@ -151,7 +151,7 @@ func TestNothingIsRememberedOfAConfigThatIsGone(t *testing.T) {
 	if _, err := w.configs.Reconcile(t.Context(), requestOf(gone)); err != nil {
 		t.Fatal(err)
 	}
-	w.keeper.recalled.Range(func(key, _ any) bool {
+	w.keeper.recordsFoundFor.Range(func(key, _ any) bool {
 		t.Errorf("%v is remembered", key)
 		return true
 	})
@@ -159,7 +159,7 @@ func TestNothingIsRememberedOfAConfigThatIsGone(t *testing.T) {
 
 // A target that is scaled down, and doesn't fail, is scaled up only if it is known to be healthy.
 func TestWhatATargetThatIsScaledDownWaitsFor(t *testing.T) {
-	w := newWorld(t, 1, nil)
+	w := newEnv(t, 1, nil)
 	w.fail("shoot-0")
 	worst := func() string {
 		w.keep()
@@ -168,12 +168,12 @@ func TestWhatATargetThatIsScaledDownWaitsFor(t *testing.T) {
 		}
 		return ""
 	}
-	w.manage(anyone{allowed: true})
+	w.manage(fixedAuthorizer{allowed: true})
 	if got := worst(); got != "It isn't known to be healthy again." {
 		t.Errorf("a new manager says %q", got)
 	}
 	w.probe("shoot-0", probe.OK, probe.OK)
-	if got := worst(); got != "It is healthy, and scaled up when it was for a minute and its turn comes." {
+	if got := worst(); got != "It is healthy. It is scaled up once it has been healthy for a minute, and its turn comes." {
 		t.Errorf("healthy: %q", got)
 	}
 	w.edit(w.namespaceObject("shoot-0"), `{"metadata":{"annotations":{"autohealer.resourcestack.com/hibernated":"true"}}}`)

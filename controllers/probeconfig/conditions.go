@@ -14,15 +14,15 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
-func internalHealthy(st state) metav1.Condition {
-	return side(st, v1alpha1.ConditionInternalHealthy, "internal", (*sight).inside)
+func internalHealthy(st configState) metav1.Condition {
+	return probeCondition(st, v1alpha1.ConditionInternalHealthy, "internal", (*targetView).internalSide)
 }
 
-func externalHealthy(st state) metav1.Condition {
-	c := side(st, v1alpha1.ConditionExternalHealthy, "external", (*sight).outside)
+func externalHealthy(st configState) metav1.Condition {
+	c := probeCondition(st, v1alpha1.ConditionExternalHealthy, "external", (*targetView).externalSide)
 	s := st.single()
 	if s != nil && c.Status == metav1.ConditionFalse && s.untried() {
-		c.Reason, c.Message = v1alpha1.ReasonKubeconfigUntried, s.saysUntried()
+		c.Reason, c.Message = v1alpha1.ReasonKubeconfigUntried, s.untriedMessage()
 	}
 	if s != nil && c.Status == metav1.ConditionFalse && s.externalUnhealthy() && !s.State.External.Unhealthy(s.Config.Thresholds) {
 		j := s.State.LastLeases
@@ -31,51 +31,51 @@ func externalHealthy(st state) metav1.Condition {
 			c.Message = fmt.Sprintf("%d of %d nodes don't renew their leases.", j.Expired, j.Candidates)
 		}
 	}
-	if s != nil && c.Reason == v1alpha1.ReasonBelowThreshold && s.State.LeasesHold(s.Config) {
+	if s != nil && c.Reason == v1alpha1.ReasonBelowThreshold && s.State.LeasesHoldRestore(s.Config) {
 		c.Message = "The external probe succeeds, and the nodes' leases can't be listed; see LeasesUnreadable."
 	}
 	return c
 }
 
-// side is the condition of one probe: of the only target, or of all of them.
-func side(st state, kind, name string, of func(*sight) aspect) metav1.Condition {
+// probeCondition is the condition of one probe: of the only target, or of all of them.
+func probeCondition(st configState, kind, name string, of func(*targetView) probeSide) metav1.Condition {
 	c := metav1.Condition{Type: kind, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonBelowThreshold, Message: "Neither threshold of the " + name + " probe is reached."}
 	s := st.single()
 	if s == nil {
-		return fleetSide(st, c, name, of)
+		return targetsCondition(st, c, name, of)
 	}
 	a := of(s)
 	switch {
 	case s.hibernated:
 		c.Reason, c.Message = v1alpha1.ReasonHibernated, "The namespace is hibernated, and nothing is probed."
-	case s.Supply.Unusable.Class != "":
-		c.Reason, c.Message = v1alpha1.ReasonSecretUnusable, sentence(s.Supply.Unusable)
+	case s.Credentials.Unusable.Class != "":
+		c.Reason, c.Message = v1alpha1.ReasonSecretUnusable, sentence(s.Credentials.Unusable)
 	case !a.undetermined.IsZero():
-		c.Reason, c.Message = v1alpha1.ReasonUndetermined, unclear(s, a)
+		c.Reason, c.Message = v1alpha1.ReasonUndetermined, undeterminedMessage(s, a)
 	case a.unhealthy:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonProbeFails, fmt.Sprintf("The %s probe failed %d times in a row: %s.", name, s.Config.Thresholds.Failure, a.failure)
 	case a.healthy:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonProbeSucceeds, "The "+name+" probe succeeds."
-	case !a.counts.Unclear.IsZero(): // the latest run counted nothing
-		c.Message += fmt.Sprintf(" What it finds counts nothing: %s.", a.counts.LastError)
+	case !a.counts.InconclusiveSince.IsZero(): // the latest run counted nothing
+		c.Message += fmt.Sprintf(" The latest result doesn't count: %s.", a.counts.LastError)
 	}
 	return c
 }
 
-// unclear tells of a probe that has had no clear answer for long.
-func unclear(s *sight, a aspect) string {
+// undeterminedMessage reports a probe that has had no clear answer for long.
+func undeterminedMessage(s *targetView, a probeSide) string {
 	at := a.undetermined.UTC().Format("2006-01-02T15:04:05Z")
-	if a.name == "external" && !s.inside().undetermined.IsZero() {
+	if a.name == "external" && !s.internalSide().undetermined.IsZero() {
 		return "It hasn't been run since " + at + ": the internal probe gets no clear answer, and nothing is scaled."
 	}
 	return fmt.Sprintf("The %s probe has had no clear answer since %s, and nothing is scaled: %s. Look at the kubeconfig's credentials, and at the API server.", a.name, at, a.counts.LastError)
 }
 
-func fleetSide(st state, c metav1.Condition, name string, of func(*sight) aspect) metav1.Condition {
+func targetsCondition(st configState, c metav1.Condition, name string, of func(*targetView) probeSide) metav1.Condition {
 	good, bad, undetermined := 0, 0, 0
-	for _, s := range st.sights {
+	for _, s := range st.targets {
 		switch a := of(s); {
-		case s.Supply.Probes() && !s.hibernated && !a.undetermined.IsZero():
+		case s.Credentials.Usable() && !s.hibernated && !a.undetermined.IsZero():
 			undetermined++
 		case a.unhealthy:
 			bad++
@@ -94,7 +94,7 @@ func fleetSide(st state, c metav1.Condition, name string, of func(*sight) aspect
 	return c
 }
 
-func protectionActive(after v1alpha1.ProbeConfigStatus, sights []*sight) metav1.Condition {
+func protectionActive(after v1alpha1.ProbeConfigStatus, targets []*targetView) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionProtectionActive, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNothingScaledDown, Message: "Nothing is scaled down."}
 	if len(after.Scaled) > 0 {
 		var names []string
@@ -107,7 +107,7 @@ func protectionActive(after v1alpha1.ProbeConfigStatus, sights []*sight) metav1.
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonScaledDown, "Scaled down: "+strings.Join(names, ", ")+"."
 	}
 	byOthers := func(f probe.Finding) bool { return f.Reason == probe.ScaledByOthers }
-	for _, s := range sights {
+	for _, s := range targets {
 		if i := slices.IndexFunc(s.Findings, byOthers); i >= 0 {
 			f := s.Findings[i]
 			c.Reason, c.Message = v1alpha1.ReasonScaledByOthers, fmt.Sprintf("%s Not protected: %s %s/%s: %s.", c.Message, f.Kind, s.Namespace, f.Name, f.Message)
@@ -117,37 +117,37 @@ func protectionActive(after v1alpha1.ProbeConfigStatus, sights []*sight) metav1.
 	return c
 }
 
-func leasesUnreadable(st state) metav1.Condition {
+func leasesUnreadable(st configState) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionLeasesUnreadable}
-	n, s := first(st.sights, func(s *sight) bool { return s.State.LeasesUnreadable(s.Config) })
+	n, s := first(st.targets, func(s *targetView) bool { return s.State.LeasesUnreadable(s.Config) })
 	if n == 0 {
 		return c
 	}
-	why, decides := s.State.LastUnlisted, "There the external probe decides alone."
-	if s.State.LeasesHold(s.Config) {
-		decides = fmt.Sprintf("There what is scaled down stays so until %s, and then the external probe decides alone.", s.State.LeasesStand.UTC().Format("2006-01-02T15:04:05Z"))
+	why, decides := s.State.LastListError, "There the external probe decides alone."
+	if s.State.LeasesHoldRestore(s.Config) {
+		decides = fmt.Sprintf("There what is scaled down stays so until %s, and then the external probe decides alone.", s.State.LeasesCountUntil.UTC().Format("2006-01-02T15:04:05Z"))
 	}
 	c.Reason = string(why.Class)
 	c.Message = fmt.Sprintf("The nodes' leases of %s can't be listed, in %s: %s: %s. %s %s",
-		sample.Count(n, "target"), s.Namespace, why.Class, why.Detail, decides, listingRemedy(s.Config, why.Class))
+		sample.Count(n, "target"), s.Namespace, why.Class, why.Detail, decides, listRemedy(s.Config, why.Class))
 	return c
 }
 
-// leasesOutlasted tells of nodes that aren't waited for any more. Somebody must look: nothing holds back who replaces them, and yet
+// leaseProtectionExpired reports nodes that aren't waited for any more. Somebody must look: nothing holds back who replaces them, and yet
 // they are there. What was told stays until all targets were probed: a process that begins knows nothing.
-func leasesOutlasted(pc *v1alpha1.ProbeConfig, st state) metav1.Condition {
+func leaseProtectionExpired(pc *v1alpha1.ProbeConfig, st configState) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionLeaseProtectionExpired}
-	n, s := first(st.sights, func(s *sight) bool { return s.State.LeasesGaveUp(s.Config) })
+	n, s := first(st.targets, func(s *targetView) bool { return s.State.LeaseProtectionExpired(s.Config) })
 	if n > 0 {
 		j := s.State.LastLeases
 		c.Reason = v1alpha1.ReasonMaxProtectionDurationExceeded
-		c.Message = fmt.Sprintf("The leases of %s protect no more: in %s %d of %d nodes haven't renewed theirs for more than %s. Nothing is scaled down for these any more, and what was comes back. "+
-			"If they are dead, replace or delete them; if they are cut off, repair their way, or make nodeLeases.maxProtectionDuration longer.",
-			sample.Count(n, "target"), s.Namespace, j.Outlasted, j.Candidates+j.Outlasted, s.Config.Leases.MaxProtection)
+		c.Message = fmt.Sprintf("Node leases no longer protect %s: in %s %d of %d nodes haven't renewed theirs for more than %s. These nodes no longer cause a scale-down, and what was scaled down is scaled up again. "+
+			"If the nodes are dead, replace or delete them; if they are cut off, repair their network path, or make nodeLeases.maxProtectionDuration longer.",
+			sample.Count(n, "target"), s.Namespace, j.TooOld, j.Candidates+j.TooOld, s.Config.Leases.MaxProtection)
 		return c
 	}
-	unseen, _ := first(st.sights, func(s *sight) bool {
-		return s.Config.Leases != nil && s.State.At.IsZero() && !s.hibernated && s.Supply.Unusable.Class == ""
+	unseen, _ := first(st.targets, func(s *targetView) bool {
+		return s.Config.Leases != nil && s.State.At.IsZero() && !s.hibernated && s.Credentials.Unusable.Class == ""
 	})
 	if told := meta.FindStatusCondition(pc.Status.Conditions, c.Type); told != nil && unseen > 0 {
 		c.Reason, c.Message = told.Reason, told.Message
@@ -155,8 +155,8 @@ func leasesOutlasted(pc *v1alpha1.ProbeConfig, st state) metav1.Condition {
 	return c
 }
 
-// listingRemedy says what to do about leases that can't be listed.
-func listingRemedy(c *probe.Config, class probe.Class) string {
+// listRemedy says what to do about leases that can't be listed.
+func listRemedy(c *probe.Config, class probe.Class) string {
 	switch class {
 	case probe.Forbidden, probe.Unauthorized:
 		return fmt.Sprintf("Let the user of the kubeconfig in Secret %s list nodes, and leases in the namespace %s.", c.ExternalSecret, corev1.NamespaceNodeLease)
@@ -167,31 +167,31 @@ func listingRemedy(c *probe.Config, class probe.Class) string {
 	}
 }
 
-func limitReached(st state) metav1.Condition {
+func limitReached(st configState) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionLimitReached}
-	if n, s := first(st.sights, func(s *sight) bool { return s.Held.Reason == probe.HeldByLimit }); n > 0 {
-		c.Reason, c.Message = v1alpha1.ReasonTooManyScaledDown, fmt.Sprintf("%d held back: %s.", n, s.Held.Message)
+	if n, s := first(st.targets, func(s *targetView) bool { return s.Permit.Reason == probe.HeldByLimit }); n > 0 {
+		c.Reason, c.Message = v1alpha1.ReasonTooManyScaledDown, fmt.Sprintf("%d held back: %s.", n, s.Permit.Message)
 	}
 	return c
 }
 
-func breakerOpen(pc *v1alpha1.ProbeConfig, st state) metav1.Condition {
+func breakerOpen(pc *v1alpha1.ProbeConfig, st configState) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionBreakerOpen}
-	if !st.broken {
+	if !st.breakerOpen {
 		return c
 	}
 	c.Reason = v1alpha1.ReasonTooManyFailTogether
 	holds := "Nothing new is scaled down for any ProbeConfig"
-	if st.witnessed {
+	if st.hasWitnesses {
 		holds += ", but of targets that witnesses vouch for"
 	}
 	c.Message = fmt.Sprintf("Too many targets turned unhealthy together at %s. %s. It closes by itself once for a minute at most half as many are unhealthy or unknown as would open it. %s %s=%s --overwrite",
-		st.breaker.OpenedAt.UTC().Format("2006-01-02T15:04:05Z"), holds, st.resetBy(pc), v1alpha1.AnnotationResetBreaker, st.breaker.ID)
+		st.breaker.OpenedAt.UTC().Format("2006-01-02T15:04:05Z"), holds, st.resetCommand(pc), v1alpha1.AnnotationResetBreaker, st.breaker.ID)
 	return c
 }
 
-// resetBy is who resets the breaker, and how. Whoever reads it of a config elsewhere may not be allowed to: it concerns others.
-func (st *state) resetBy(pc *v1alpha1.ProbeConfig) string {
+// resetCommand is who resets the breaker, and how. Whoever reads it of a config elsewhere may not be allowed to: it concerns others.
+func (st *configState) resetCommand(pc *v1alpha1.ProbeConfig) string {
 	if pc.Namespace == st.ownNamespace {
 		return fmt.Sprintf("Look whether the cause is on this side; then, to let them act: kubectl annotate probeconfig -n %s %s", pc.Namespace, pc.Name)
 	}

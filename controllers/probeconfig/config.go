@@ -20,20 +20,20 @@ const (
 	ruleSecrets = "probeconfig/account-may-not-read"
 )
 
-type storedConfig = policy.Policy[*v1alpha1.ProbeConfig, reading]
+type storedConfig = policy.Policy[*v1alpha1.ProbeConfig, parsedConfig]
 
-// reading is a config made ready.
-type reading struct {
+// parsedConfig is a config made ready.
+type parsedConfig struct {
 	// config is nil when the spec can't be read; unreadable says why.
 	config     *probe.Config
 	unreadable error
 }
 
 // Unreadable says why the spec can't be read.
-func (r reading) Unreadable() error { return r.unreadable }
+func (r parsedConfig) Unreadable() error { return r.unreadable }
 
-// read keeps what it read of the same generation: targets tell by it that nothing changed.
-func (o *Observer) read(pc *v1alpha1.ProbeConfig, before reading) (r reading) {
+// parse keeps what it read of the same generation: by its pointer targets see that nothing changed.
+func (o *Observer) parse(pc *v1alpha1.ProbeConfig, before parsedConfig) (r parsedConfig) {
 	if c := before.config; c != nil && c.UID == pc.UID && c.Generation == pc.Generation {
 		return before
 	}
@@ -45,26 +45,26 @@ func (o *Observer) read(pc *v1alpha1.ProbeConfig, before reading) (r reading) {
 
 func (o *Observer) forget(pc *v1alpha1.ProbeConfig) {
 	key := client.ObjectKeyFromObject(pc)
-	o.telling.Lock()
-	defer o.telling.Unlock()
+	o.assigning.Lock()
+	defer o.assigning.Unlock()
 	if _, ok := o.policies.Get(key); !ok {
 		down := false
 		for _, t := range o.targets.of(key) {
-			down = down || t.MayOwe()
+			down = down || t.MayBeScaledDown()
 			o.targets.forget(keyOf(&t))
 			o.requestTarget(keyOf(&t)) // its probes end
 		}
-		o.orphaned(pc, down)
+		o.queueOrphans(pc, down)
 	}
 	o.mu.Lock()
-	delete(o.told, key)
+	delete(o.assigned, key)
 	o.mu.Unlock()
 	o.fleet().ForgetConfig(pc.UID)
 	o.fleet().FollowBreaker(o.namedBreaker()) // nobody else may name the one that it did
 }
 
-// guardrails puts in force what all Guardrails together say of limits and witnesses.
-func (o *Observer) guardrails(all guardrail.Policy) {
+// setGuardrails puts in force what all Guardrails together say of limits and witnesses.
+func (o *Observer) setGuardrails(all guardrail.Policy) {
 	o.fleet().SetLimits(all.Limits)
 	o.Witnesses.Set(all.Witnesses)
 }
@@ -74,7 +74,7 @@ func (o *Observer) followBreaker(pc *v1alpha1.ProbeConfig, turned bool) {
 	if turned {
 		o.fleet().FollowBreaker(o.namedBreaker())
 	}
-	if o.speaksForAll(pc) {
+	if o.mayResetBreaker(pc) {
 		o.resetBreaker(pc.Annotations[v1alpha1.AnnotationResetBreaker])
 	}
 }
@@ -104,18 +104,20 @@ func (o *Observer) resetBreaker(id string) {
 	}
 }
 
-// speaksForAll: the breaker is one for all configs, and who may write a config of a namespace has no say over those of others.
+// mayResetBreaker: the breaker is one for all configs, and who may write a config of a namespace has no say over those of others.
 // Autohealer's own namespace is of who runs it.
-func (o *Observer) speaksForAll(pc *v1alpha1.ProbeConfig) bool { return pc.Namespace == o.OwnNamespace }
+func (o *Observer) mayResetBreaker(pc *v1alpha1.ProbeConfig) bool {
+	return pc.Namespace == o.OwnNamespace
+}
 
-// wasReset: the statuses of other configs may still tell of a breaker after it was reset.
+// wasReset: the statuses of other configs may still name a breaker after it was reset.
 func (o *Observer) wasReset(id string) bool {
-	if own, ok := o.place(o.OwnNamespace); ok && own.resets == id {
+	if own, ok := o.namespaceState(o.OwnNamespace); ok && own.resetBreaker == id {
 		return true
 	}
 	return slices.ContainsFunc(o.policies.Keys(), func(key types.NamespacedName) bool {
 		j, ok := o.policies.Get(key)
-		return ok && o.speaksForAll(j.Object) && j.Object.Annotations[v1alpha1.AnnotationResetBreaker] == id
+		return ok && o.mayResetBreaker(j.Object) && j.Object.Annotations[v1alpha1.AnnotationResetBreaker] == id
 	})
 }
 
@@ -123,10 +125,10 @@ func (o *Observer) wasReset(id string) bool {
 type probes int
 
 const (
-	// leave them as they are: whether they may run isn't known just now. The zero value.
-	leave probes = iota
-	run
-	stop
+	// keepProbes them as they are: whether they may run isn't known just now. The zero value.
+	keepProbes probes = iota
+	runProbes
+	stopProbes
 )
 
 // permission is what a config allows to do for one of its targets now. The zero value is that nothing changes.
@@ -136,24 +138,24 @@ type permission struct {
 }
 
 // permission of a target, by the latest judgement.
-func (o *Observer) permission(is *probe.Target) permission {
-	j, ok := o.policies.Get(is.Config.Key())
-	if !ok || j.UID != is.Config.UID {
+func (o *Observer) permission(target *probe.Target) permission {
+	j, ok := o.policies.Get(target.Config.Key())
+	if !ok || j.UID != target.Config.UID {
 		return permission{}
 	}
 	switch state := j.State(j.Object.Spec.Mode == v1alpha1.Observe); {
 	case state == lifecycle.Frozen:
 		return permission{}
-	case is.Departed:
-		return permission{lifecycle.Deleted, stop}
+	case target.Deselected:
+		return permission{lifecycle.Deleted, stopProbes}
 	case state == lifecycle.Deleted, state == lifecycle.Unreadable: // what was taken stays so until it can be read again
-		return permission{state, stop}
-	case state == lifecycle.NotJudged, j.Generation != is.Config.Generation:
+		return permission{state, stopProbes}
+	case state == lifecycle.NotJudged, j.Generation != target.Config.Generation:
 		return permission{}
 	case !j.Admitted.Valid():
-		return permission{state, refusedProbes(j, is.Taken() && state == lifecycle.Refused)}
+		return permission{state, refusedProbes(j, target.ScaledDown() && state == lifecycle.Refused)}
 	default:
-		return permission{state, run}
+		return permission{state, runProbes}
 	}
 }
 
@@ -163,18 +165,18 @@ func (o *Observer) permission(is *probe.Target) permission {
 func refusedProbes(j storedConfig, heals bool) probes {
 	switch broken := j.Verdict.BrokenIDs(); {
 	case heals && !slices.Contains(j.Verdict.RuleIDs(), ruleSecrets):
-		return run
+		return runProbes
 	case len(broken) == 0, heals && !slices.Contains(broken, ruleSecrets):
-		return leave
+		return keepProbes
 	}
-	return stop
+	return stopProbes
 }
 
-// acts says whether a target counts for others: its config is in force, and its kubeconfig works. Known is false while that can't be told.
-func (o *Observer) acts(is *probe.Target) (acts, known bool) {
-	j, ok := o.policies.Get(is.Config.Key())
-	if !ok || j.Outdated || j.UID != is.Config.UID {
+// countsForFleet says whether a target counts for others: its config is in force, and its kubeconfig works. Known is false while that isn't known.
+func (o *Observer) countsForFleet(target *probe.Target) (acts, known bool) {
+	j, ok := o.policies.Get(target.Config.Key())
+	if !ok || j.Outdated || j.UID != target.Config.UID {
 		return false, false
 	}
-	return j.Admitted.Valid() && j.Object.Spec.Mode != v1alpha1.Observe && is.Works(), true
+	return j.Admitted.Valid() && j.Object.Spec.Mode != v1alpha1.Observe && target.KubeconfigProven(), true
 }

@@ -15,12 +15,12 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 )
 
-func (w *world) deployment(name string) *appsv1.Deployment {
+func (w *env) deployment(name string) *appsv1.Deployment {
 	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot-0", Name: name}}
 }
 
 // delete deletes the config, and lets everything follow for a while.
-func (w *world) delete() {
+func (w *env) delete() {
 	w.t.Helper()
 	if err := w.api.Delete(w.t.Context(), w.stored()); err != nil {
 		w.t.Fatal(err)
@@ -30,7 +30,7 @@ func (w *world) delete() {
 }
 
 // pass lets some time pass.
-func (w *world) pass(d time.Duration) {
+func (w *env) pass(d time.Duration) {
 	w.t.Helper()
 	w.clock.Step(d)
 	w.settle()
@@ -39,7 +39,7 @@ func (w *world) pass(d time.Duration) {
 	}
 }
 
-func (w *world) message(kind string) string {
+func (w *env) message(kind string) string {
 	w.t.Helper()
 	c := meta.FindStatusCondition(w.stored().Status.Conditions, kind)
 	if c == nil {
@@ -49,13 +49,13 @@ func (w *world) message(kind string) string {
 }
 
 func TestOneThatMayNotBeReadHoldsNoOthersBack(t *testing.T) {
-	for name, hide := range map[string]func(*memory){
-		"its scale":  func(m *memory) { m.unreadable = "kcm" },
-		"all of it":  func(m *memory) { m.invisible = "kcm" },
-		"the others": func(m *memory) { m.unreadable = "mcm" },
+	for name, hide := range map[string]func(*storedClient){
+		"its scale":  func(m *storedClient) { m.unreadable = "kcm" },
+		"all of it":  func(m *storedClient) { m.invisible = "kcm" },
+		"the others": func(m *storedClient) { m.unreadable = "mcm" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, 1, nil)
+			w := newEnv(t, 1, nil)
 			w.fail("shoot-0")
 			w.want("shoot-0", "0r 0r", "before")
 			hide(w.api)
@@ -77,7 +77,7 @@ func TestOneThatMayNotBeReadHoldsNoOthersBack(t *testing.T) {
 }
 
 func TestNothingIsTakenUponHalfAView(t *testing.T) {
-	w := newWorld(t, 1, nil)
+	w := newEnv(t, 1, nil)
 	w.probe("shoot-0", probe.OK, probe.OK)
 	w.api.unreadable, w.api.denied = "kcm", "" // and mcm is on the lower level
 	for range 3 {
@@ -92,12 +92,12 @@ func TestNothingIsTakenUponHalfAView(t *testing.T) {
 }
 
 func TestADeletionSaysWhatIsInItsWayAndEnds(t *testing.T) {
-	for name, hide := range map[string]func(*memory){
-		"its scale may not be read": func(m *memory) { m.unreadable = "kcm" },
-		"it may not be read at all": func(m *memory) { m.invisible = "kcm" },
+	for name, hide := range map[string]func(*storedClient){
+		"its scale may not be read": func(m *storedClient) { m.unreadable = "kcm" },
+		"it may not be read at all": func(m *storedClient) { m.invisible = "kcm" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, 1, nil)
+			w := newEnv(t, 1, nil)
 			w.fail("shoot-0")
 			hide(w.api)
 			w.delete()
@@ -110,7 +110,7 @@ func TestADeletionSaysWhatIsInItsWayAndEnds(t *testing.T) {
 				t.Fatal("it is let go, and nobody knows of kcm any more")
 			}
 			w.keep()
-			for _, want := range []string{"shoot-0", "Deployment/kcm in shoot-0: 3 replicas were taken from it: read", "is forbidden"} {
+			for _, want := range []string{"shoot-0", "Deployment/kcm in shoot-0: it had 3 replicas before it was scaled down: read", "is forbidden"} {
 				if got := w.message("Reconciling"); !strings.Contains(got, want) {
 					t.Errorf("Reconciling says %q, want %q", got, want)
 				}
@@ -127,7 +127,7 @@ func TestADeletionSaysWhatIsInItsWayAndEnds(t *testing.T) {
 
 // A RoleBinding is often deleted together with the config that it was for.
 func TestADeletionDoesntWaitForWhatWasNeverTaken(t *testing.T) {
-	w := newWorld(t, 1, nil)
+	w := newEnv(t, 1, nil)
 	w.probe("shoot-0", probe.OK, probe.OK)
 	w.api.invisible = "kcm"
 	w.delete()
@@ -138,7 +138,7 @@ func TestADeletionDoesntWaitForWhatWasNeverTaken(t *testing.T) {
 }
 
 func TestADeletionLeavesTheRecordOfWhatAsksToBeIgnored(t *testing.T) {
-	w := newWorld(t, 1, nil)
+	w := newEnv(t, 1, nil)
 	w.fail("shoot-0")
 	w.edit(w.deployment("kcm"), `{"metadata":{"annotations":{"autohealer.resourcestack.com/ignore-scaling":"true"}}}`)
 	w.delete()
@@ -147,13 +147,13 @@ func TestADeletionLeavesTheRecordOfWhatAsksToBeIgnored(t *testing.T) {
 	if w.stored() != nil {
 		t.Errorf("it waits: %s", w.message("Reconciling"))
 	}
-	if got := w.told.String(); !strings.Contains(got, "NotRestored ProbeConfig autohealer-system/protect leaves Deployment shoot-0/kcm as it is: it is annotated to be left alone; 3 replicas were taken from it.") {
+	if got := w.told.String(); !strings.Contains(got, "NotRestored ProbeConfig autohealer-system/protect leaves Deployment shoot-0/kcm as it is: it is annotated to be left alone; it had 3 replicas before it was scaled down.") {
 		t.Errorf("told: %s", got)
 	}
 }
 
 func TestWhatAskedToBeIgnoredIsGivenBackLater(t *testing.T) {
-	w := newWorld(t, 1, nil)
+	w := newEnv(t, 1, nil)
 	w.fail("shoot-0")
 	w.edit(w.deployment("kcm"), `{"metadata":{"annotations":{"autohealer.resourcestack.com/ignore-scaling":"true"}}}`)
 	w.edit(w.stored(), `{"metadata":{"generation":2},"spec":{"mode":"Observe"}}`)
@@ -169,7 +169,7 @@ func TestWhatAskedToBeIgnoredIsGivenBackLater(t *testing.T) {
 
 // On the way up what can't be read is passed, and nothing is taken upon such a view: where to scale may change while it is looked.
 func TestNothingIsTakenUponWhatWasLookedAtToGiveBack(t *testing.T) {
-	w := newWorld(t, 1, func(pc *v1alpha1.ProbeConfig) { pc.Spec.FailureThreshold = ptr.To[int32](1) })
+	w := newEnv(t, 1, func(pc *v1alpha1.ProbeConfig) { pc.Spec.FailureThreshold = ptr.To[int32](1) })
 	w.fail("shoot-0")
 	w.api.unreadable = "kcm"
 	for range 12 {

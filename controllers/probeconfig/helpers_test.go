@@ -49,17 +49,17 @@ const (
 "clusters": [{"name": "a", "cluster": {"server": "https://10.1.2.3"}}], "users": [{"name": "a", "user": {"token": "t"}}]}`
 )
 
-// world is a manager without goroutines over an API server in memory; its clock stands still, and its probes are told what
+// env is a manager without goroutines over an API server in memory; its clock stands still, and its probes are told what
 // they find.
-type world struct {
+type env struct {
 	t     *testing.T
-	api   *memory
+	api   *storedClient
 	clock *testingclock.FakeClock
 	guard *guard.Guard
 	// rights of all accounts.
-	rights *anyone
+	rights *fixedAuthorizer
 	*TargetReconciler
-	keeper  *keeper
+	keeper  *statusKeeper
 	configs *policy.Keeper[*v1alpha1.ProbeConfig]
 	// queue of targets, in tests that look at it.
 	queue kube.Queue
@@ -67,10 +67,10 @@ type world struct {
 	told  *recorder
 }
 
-// anyone is allowed everything, or nothing; silent: nobody can be asked.
-type anyone struct{ allowed, silent bool }
+// fixedAuthorizer is allowed everything, or nothing; silent: nobody can be asked.
+type fixedAuthorizer struct{ allowed, silent bool }
 
-func (a *anyone) Authorize(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+func (a *fixedAuthorizer) Authorize(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
 	if a.silent {
 		return authorizer.DecisionNoOpinion, "", errors.New("no answer in time")
 	}
@@ -80,8 +80,8 @@ func (a *anyone) Authorize(context.Context, authorizer.Attributes) (authorizer.D
 	return authorizer.DecisionDeny, "", nil
 }
 
-// newWorld has a config over the namespaces with a label, and so many of them.
-func newWorld(t *testing.T, namespaces int, change func(*v1alpha1.ProbeConfig)) *world {
+// newEnv has a config over the namespaces with a label, and so many of them.
+func newEnv(t *testing.T, namespaces int, change func(*v1alpha1.ProbeConfig)) *env {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
@@ -110,10 +110,10 @@ func newWorld(t *testing.T, namespaces int, change func(*v1alpha1.ProbeConfig)) 
 	for i := range namespaces {
 		objects = append(objects, hostedObjects(shoot(i))...)
 	}
-	w := &world{t: t, clock: testingclock.NewFakeClock(noon)}
-	w.api = &memory{WithWatch: fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(testrestmapper.TestOnlyStaticRESTMapper(scheme)).
+	w := &env{t: t, clock: testingclock.NewFakeClock(noon)}
+	w.api = &storedClient{WithWatch: fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(testrestmapper.TestOnlyStaticRESTMapper(scheme)).
 		WithStatusSubresource(&v1alpha1.ProbeConfig{}, &appsv1.Deployment{}).WithObjects(objects...).Build()}
-	w.manage(anyone{allowed: true})
+	w.manage(fixedAuthorizer{allowed: true})
 	return w
 }
 
@@ -136,13 +136,13 @@ func hostedObjects(namespace string) []client.Object {
 }
 
 // rotated is a patch of a Secret that brings another token.
-func (w *world) rotated(name string) string {
+func (w *env) rotated(name string) string {
 	text := strings.Replace(strings.Replace(aKubeconfig, "10.1.2.3", name+".example.com", 1), `"token": "t"`, `"token": "new"`, 1)
 	return `{"data":{"kubeconfig":"` + base64.StdEncoding.EncodeToString([]byte(text)) + `"}}`
 }
 
 // manage begins anew, as a process does that takes over.
-func (w *world) manage(rights anyone) {
+func (w *env) manage(rights fixedAuthorizer) {
 	w.t.Helper()
 	w.rights = &rights
 	var err error
@@ -162,7 +162,7 @@ func (w *world) manage(rights anyone) {
 		Reader: &actuate.ScaleReader{Live: w.api, Client: w.api},
 		Scales: &actuate.Scales{Client: w.api, Acts: logr.Discard(), Current: &kube.Generations{Reader: w.api, Clock: w.clock}},
 	}
-	w.keeper = &keeper{Observer: o, Report: report, Reader: w.Reader}
+	w.keeper = &statusKeeper{Observer: o, Report: report, Reader: w.Reader}
 	w.configs = &policy.Keeper[*v1alpha1.ProbeConfig]{
 		Steps:  w.keeper.steps(),
 		Client: w.api, Events: w.told, Clock: w.clock, Urgent: o.policies.Unseen,
@@ -175,7 +175,7 @@ func (w *world) manage(rights anyone) {
 }
 
 // request is that of the first target.
-func request(w *world) reconcile.Request {
+func request(w *env) reconcile.Request {
 	return requestFor(w.Observer.targets.keys()[0])
 }
 
@@ -184,23 +184,23 @@ func requestFor(key probing.Key) reconcile.Request {
 }
 
 // keyOf is that of a namespace's target.
-func (w *world) keyOf(namespace string) probing.Key {
+func (w *env) keyOf(namespace string) probing.Key {
 	w.t.Helper()
 	return targetKey(client.ObjectKeyFromObject(w.stored()), namespace)
 }
 
 // target is what is known of a namespace's.
-func (w *world) target(namespace string) probe.Target {
+func (w *env) target(namespace string) probe.Target {
 	w.t.Helper()
-	is, ok := w.Observer.targets.get(w.keyOf(namespace))
+	target, ok := w.Observer.targets.get(w.keyOf(namespace))
 	if !ok {
 		w.t.Fatalf("%s is no target", namespace)
 	}
-	return is
+	return target
 }
 
 // see takes in what is stored, as informers would.
-func (w *world) see() {
+func (w *env) see() {
 	w.t.Helper()
 	var namespaces corev1.NamespaceList
 	var configs v1alpha1.ProbeConfigList
@@ -211,7 +211,7 @@ func (w *world) see() {
 		w.t.Fatal(err)
 	}
 	for i := range namespaces.Items {
-		w.Observer.namespace(&namespaces.Items[i])
+		w.Observer.namespaceSeen(&namespaces.Items[i])
 	}
 	for i := range configs.Items {
 		w.Observer.policies.Seen(w.t.Context(), &configs.Items[i])
@@ -219,7 +219,7 @@ func (w *world) see() {
 	}
 }
 
-func (w *world) stored() *v1alpha1.ProbeConfig {
+func (w *env) stored() *v1alpha1.ProbeConfig {
 	w.t.Helper()
 	var pc v1alpha1.ProbeConfigList
 	if err := w.api.List(w.t.Context(), &pc); err != nil {
@@ -232,7 +232,7 @@ func (w *world) stored() *v1alpha1.ProbeConfig {
 }
 
 // keep keeps the config's finalizer and status.
-func (w *world) keep() {
+func (w *env) keep() {
 	w.t.Helper()
 	w.clock.Step(2 * time.Second)
 	for range 2 {
@@ -247,7 +247,7 @@ func (w *world) keep() {
 }
 
 // settle lets all targets be looked at until nothing is to be done at once.
-func (w *world) settle() {
+func (w *env) settle() {
 	w.t.Helper()
 	for range 5 {
 		for _, key := range w.Observer.targets.keys() {
@@ -260,10 +260,10 @@ func (w *world) settle() {
 }
 
 // probe tells what a run found in a namespace, and lets everything follow.
-func (w *world) probe(namespace string, internal, external probe.Class) {
+func (w *env) probe(namespace string, internal, external probe.Class) {
 	w.t.Helper()
 	w.clock.Step(10 * time.Second)
-	run := probe.Run{Started: w.clock.Now(), Ended: w.clock.Now(), Internal: probe.Outcome{Class: internal}, Unlisted: probe.Outcome{Class: probe.Forbidden}}
+	run := probe.Run{Started: w.clock.Now(), Ended: w.clock.Now(), Internal: probe.Outcome{Class: internal}, ListError: probe.Outcome{Class: probe.Forbidden}}
 	if internal == probe.OK {
 		run.External = &probe.Outcome{Class: external}
 	}
@@ -271,14 +271,14 @@ func (w *world) probe(namespace string, internal, external probe.Class) {
 }
 
 // found tells of a run in a namespace, and lets everything follow.
-func (w *world) found(namespace string, run probe.Run) {
+func (w *env) found(namespace string, run probe.Run) {
 	w.t.Helper()
 	w.runs.Observe(targetKey(types.NamespacedName{Namespace: w.stored().Namespace, Name: "protect"}, namespace), run)
 	w.settle()
 }
 
 // fail lets the external probe fail as often as it takes.
-func (w *world) fail(namespace string) {
+func (w *env) fail(namespace string) {
 	w.t.Helper()
 	w.probe(namespace, probe.OK, probe.OK)
 	for range 3 {
@@ -291,7 +291,7 @@ func requestOf(pc *v1alpha1.ProbeConfig) reconcile.Request {
 }
 
 // replicas of a namespace's Deployments kcm and mcm, with an r for a record.
-func (w *world) replicas(namespace string) string {
+func (w *env) replicas(namespace string) string {
 	w.t.Helper()
 	text := ""
 	for _, name := range []string{"kcm", "mcm"} {
@@ -308,14 +308,14 @@ func (w *world) replicas(namespace string) string {
 	return text[:len(text)-1]
 }
 
-func (w *world) want(namespace, want, when string) {
+func (w *env) want(namespace, want, when string) {
 	w.t.Helper()
 	if got := w.replicas(namespace); got != want {
 		w.t.Errorf("%s: %s has replicas %q, want %q", when, namespace, got, want)
 	}
 }
 
-func (w *world) edit(o client.Object, patch string) {
+func (w *env) edit(o client.Object, patch string) {
 	w.t.Helper()
 	if err := w.api.Patch(w.t.Context(), o, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 		w.t.Fatal(err)
@@ -323,8 +323,8 @@ func (w *world) edit(o client.Object, patch string) {
 	w.see()
 }
 
-// memory is an API server in memory that scales Deployments of any client.
-type memory struct {
+// storedClient is an API server in memory that scales Deployments of any client.
+type storedClient struct {
 	client.WithWatch
 	// down: it answers no read. denied is a namespace whose scales may not be read, unreadable a name of which no scale may
 	// be, and invisible one of which nothing may.
@@ -341,7 +341,7 @@ type memory struct {
 	mu        sync.Mutex // held while scaling
 }
 
-func (m *memory) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+func (m *storedClient) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 	if m.down {
 		return apierrors.NewServiceUnavailable("down")
 	}
@@ -351,7 +351,7 @@ func (m *memory) Get(ctx context.Context, key client.ObjectKey, o client.Object,
 	return m.WithWatch.Get(ctx, key, o, opts...)
 }
 
-func (m *memory) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+func (m *storedClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	if _, metadata := list.(*metav1.PartialObjectMetadataList); metadata && m.unlisted {
 		return apierrors.NewForbidden(schema.GroupResource{Group: "apps", Resource: "deployments"}, "", nil)
 	}
@@ -361,14 +361,14 @@ func (m *memory) List(ctx context.Context, list client.ObjectList, opts ...clien
 	return m.WithWatch.List(ctx, list, opts...)
 }
 
-func (m *memory) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+func (m *storedClient) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
 	if _, metadata := o.(*metav1.PartialObjectMetadata); metadata && m.unpatched {
 		return apierrors.NewServiceUnavailable("down")
 	}
 	return m.WithWatch.Patch(ctx, o, patch, opts...)
 }
 
-func (m *memory) SubResource(name string) client.SubResourceClient {
+func (m *storedClient) SubResource(name string) client.SubResourceClient {
 	if name != "scale" {
 		return m.WithWatch.SubResource(name)
 	}
@@ -376,7 +376,7 @@ func (m *memory) SubResource(name string) client.SubResourceClient {
 }
 
 // endPods plays the controller of Deployments.
-func (m *memory) endPods(t *testing.T) {
+func (m *storedClient) endPods(t *testing.T) {
 	t.Helper()
 	var all appsv1.DeploymentList
 	if err := m.List(t.Context(), &all); err != nil {
@@ -394,7 +394,7 @@ func (m *memory) endPods(t *testing.T) {
 
 type scaleClient struct {
 	client.SubResourceClient
-	m *memory
+	m *storedClient
 }
 
 func (s *scaleClient) Get(ctx context.Context, o, scale client.Object, _ ...client.SubResourceGetOption) error {

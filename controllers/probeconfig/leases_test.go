@@ -12,18 +12,18 @@ import (
 )
 
 // lease tells of a run in which both probes succeed.
-func (w *world) lease(namespace string, leases []probe.NodeLease, unlisted probe.Outcome) {
+func (w *env) lease(namespace string, leases []probe.NodeLease, unlisted probe.Outcome) {
 	w.t.Helper()
 	w.clock.Step(10 * time.Second)
 	now := w.clock.Now()
 	w.found(namespace, probe.Run{
 		Started: now, Ended: now, Internal: probe.Outcome{Class: probe.OK}, External: &probe.Outcome{Class: probe.OK},
-		Leases: leases, ServerTime: now, Unlisted: unlisted,
+		Leases: leases, ServerTime: now, ListError: unlisted,
 	})
 }
 
 func TestLeasesThatCannotBeListedAreToldAndHoldNothing(t *testing.T) {
-	w := newWorld(t, 2, func(pc *v1alpha1.ProbeConfig) { pc.Spec.NodeLeases = &v1alpha1.NodeLeases{} })
+	w := newEnv(t, 2, func(pc *v1alpha1.ProbeConfig) { pc.Spec.NodeLeases = &v1alpha1.NodeLeases{} })
 	forbidden := probe.Outcome{Class: probe.Forbidden, Detail: "HTTP status 403"}
 	w.fail("shoot-0") // its first run has no leases either
 	w.want("shoot-0", "0r 0r", "the way from outside is cut")
@@ -51,7 +51,7 @@ func TestLeasesThatCannotBeListedAreToldAndHoldNothing(t *testing.T) {
 }
 
 func TestAProtectionByLeasesThatIsOverIsTold(t *testing.T) {
-	w := newWorld(t, 2, func(pc *v1alpha1.ProbeConfig) {
+	w := newEnv(t, 2, func(pc *v1alpha1.ProbeConfig) {
 		pc.Spec.NodeLeases = &v1alpha1.NodeLeases{MaxProtectionDuration: "4m"}
 	})
 	message := func(kind string) string {
@@ -81,8 +81,8 @@ func TestAProtectionByLeasesThatIsOverIsTold(t *testing.T) {
 	}
 	run(14)
 	w.want("shoot-0", "3 3", "four minutes are over")
-	want := "The leases of 1 target protect no more: in shoot-0 2 of 3 nodes haven't renewed theirs for more than 4m0s. Nothing is scaled down for these any more, and what was comes back. " +
-		"If they are dead, replace or delete them; if they are cut off, repair their way, or make nodeLeases.maxProtectionDuration longer."
+	want := "Node leases no longer protect 1 target: in shoot-0 2 of 3 nodes haven't renewed theirs for more than 4m0s. These nodes no longer cause a scale-down, and what was scaled down is scaled up again. " +
+		"If the nodes are dead, replace or delete them; if they are cut off, repair their network path, or make nodeLeases.maxProtectionDuration longer."
 	if got := w.condition("LeaseProtectionExpired"); got != "True MaxProtectionDurationExceeded" || message("LeaseProtectionExpired") != want {
 		t.Errorf("%s: %s", got, message("LeaseProtectionExpired"))
 	}

@@ -260,10 +260,10 @@ func (h *hosted) condition(pc *v1alpha1.ProbeConfig, kind string) func() string 
 	}
 }
 
-// anybody may do anything.
-type anybody struct{}
+// allowAll may do anything.
+type allowAll struct{}
 
-func (anybody) Authorize(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+func (allowAll) Authorize(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
 	return authorizer.DecisionAllow, "", nil
 }
 
@@ -315,7 +315,7 @@ func manage(t *testing.T, authorizer authorizer.UnconditionalAuthorizer) (g *gua
 
 func TestWhenOnlyTheOuterSideFailsDependentsAreScaledDownAndLaterGivenBack(t *testing.T) {
 	h := newHosted(t, nil)
-	_, stop := manage(t, anybody{})
+	_, stop := manage(t, allowAll{})
 	pc := h.protect(nil)
 	h.Eventually(h.condition(pc, "ExternalHealthy")).Should(Equal("True ProbeSucceeds"))
 	h.Eventually(h.condition(pc, "Ready")).Should(Equal("True Operative"))
@@ -327,7 +327,7 @@ func TestWhenOnlyTheOuterSideFailsDependentsAreScaledDownAndLaterGivenBack(t *te
 	h.Eventually(h.condition(pc, "ExternalHealthy")).Should(Equal("False ProbeFails"))
 
 	stop() // another manager takes over
-	manage(t, anybody{})
+	manage(t, allowAll{})
 	h.Consistently(h.replicas("kcm")).Should(Equal("0 recorded"), "a manager that starts doesn't undo while it fails")
 
 	h.external.fails.Store(false)
@@ -340,7 +340,7 @@ func TestWhenOnlyTheOuterSideFailsDependentsAreScaledDownAndLaterGivenBack(t *te
 
 func TestWhenTheAPIServerItselfIsDownNothingIsScaled(t *testing.T) {
 	h := newHosted(t, nil)
-	manage(t, anybody{})
+	manage(t, allowAll{})
 	pc := h.protect(nil)
 	h.Eventually(h.condition(pc, "InternalHealthy")).Should(Equal("True ProbeSucceeds"))
 	h.internal.fails.Store(true)
@@ -364,7 +364,7 @@ func TestDeletionAndObserveModeGiveBackAtOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHosted(t, nil)
-			manage(t, anybody{})
+			manage(t, allowAll{})
 			pc := h.protect(nil)
 			h.failsOnce(pc)
 			h.eventually("kcm", "0 recorded")
@@ -410,7 +410,7 @@ func TestWhatKeepsDependentsFromBeingScaledDown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHosted(t, nil)
-			manage(t, anybody{})
+			manage(t, allowAll{})
 			h.external.fails.Store(c.want != "False ProbeFails")
 			if c.before != nil {
 				c.before(h)
@@ -428,7 +428,7 @@ func TestWhatKeepsDependentsFromBeingScaledDown(t *testing.T) {
 func TestATenantWithoutRightsAndAPauseScaleNothing(t *testing.T) {
 	t.Run("no rights", func(t *testing.T) {
 		h := newHosted(t, nil)
-		manage(t, nobody{})
+		manage(t, denyAll{})
 		h.external.fails.Store(true)
 		pc := h.protect(nil)
 		h.Eventually(h.condition(pc, "Accepted")).Should(Equal("False RuleViolated"))
@@ -436,7 +436,7 @@ func TestATenantWithoutRightsAndAPauseScaleNothing(t *testing.T) {
 	})
 	t.Run("a pause", func(t *testing.T) {
 		h := newHosted(t, nil)
-		g, _ := manage(t, anybody{})
+		g, _ := manage(t, allowAll{})
 		g.SetGuardrails([]*v1alpha1.Guardrail{{ObjectMeta: metav1.ObjectMeta{Name: "freeze"}, Spec: v1alpha1.GuardrailSpec{Paused: true}}})
 		pc := h.protect(nil)
 		h.failsOnce(pc)
@@ -448,10 +448,10 @@ func TestATenantWithoutRightsAndAPauseScaleNothing(t *testing.T) {
 	})
 }
 
-// nobody may do anything.
-type nobody struct{}
+// denyAll may do anything.
+type denyAll struct{}
 
-func (nobody) Authorize(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+func (denyAll) Authorize(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
 	return authorizer.DecisionDeny, "", nil
 }
 
@@ -462,7 +462,7 @@ func TestNamespacesThatAreSelectedAreTargetsAndTooManyAtOnceAreSuspect(t *testin
 		all = append(all, newHosted(t, label))
 	}
 	h := all[0]
-	manage(t, anybody{})
+	manage(t, allowAll{})
 	pc := h.protect(func(pc *v1alpha1.ProbeConfig) {
 		pc.Namespace, pc.Spec.NamespaceSelector = "default", &v1alpha1.LabelSelector{MatchLabels: label}
 	})

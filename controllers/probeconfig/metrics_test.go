@@ -38,10 +38,20 @@ func TestWhatTheMetricsShowAndThatTheyGoWithTheConfig(t *testing.T) {
 	for _, v := range []interface{ Reset() }{scalingsTotal, targetsGauge, limitGauge, breakerGauge} {
 		v.Reset()
 	}
-	w := newWorld(t, 2, nil)
+	w := newEnv(t, 2, nil)
 	w.probe("shoot-1", probe.OK, probe.OK)
+	w.keep()
+	acts := func() []string {
+		return slices.DeleteFunc(scrape(t), func(line string) bool { return !strings.HasPrefix(line, "autohealer_probeconfig_scalings_total") })
+	}
+	if begin := acts(); len(begin) != 9 || slices.ContainsFunc(begin, func(line string) bool { return !strings.HasSuffix(line, "} 0") }) {
+		t.Errorf("counters begin as %q", begin)
+	}
 	w.fail("shoot-0")
 	w.keep()
+	if now := acts(); len(now) != 9 {
+		t.Errorf("once it acted %q", now)
+	}
 	got := scrape(t)
 	labels := `namespace="autohealer-system",policy="protect"`
 	for _, want := range []string{

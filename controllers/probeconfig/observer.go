@@ -1,11 +1,23 @@
+// Package probeconfig acts on ProbeConfigs:
+//
+//	Observer            every replica: configs, namespaces and targets; Observer.apply gives a target an event (probe.Target.Next)
+//	probing.Prober      leader: runs the probes; each run comes back by Observer.Observe
+//	TargetReconciler    leader: reads a target's Secrets, and scales its dependents
+//	statusKeeper        leader: finalizers and statuses of configs
+//	OrphanReconciler    leader: restores what was scaled down for configs that are gone
+//
+// Begin reading at TargetReconciler.Reconcile. The states of a target are drawn in package probe.
 package probeconfig
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -26,20 +38,20 @@ type Observer struct {
 	// Witnesses are asked when external probes fail.
 	Witnesses *probing.Witnesses
 
-	policies policy.Policies[*v1alpha1.ProbeConfig, reading]
+	policies policy.Policies[*v1alpha1.ProbeConfig, parsedConfig]
 	watches  *kube.Watches
 	targets  targets
 	synced   atomic.Bool
-	// targetLooks and orphanLooks are asked for by who observes.
-	targetLooks, orphanLooks kube.Requests
-	// telling is held while targets are told of a config, or dropped: else an older one could come after a newer, or to one that
-	// is dropped.
-	telling sync.Mutex
+	// targetRequests and orphanRequests are the queues that observing adds to.
+	targetRequests, orphanRequests kube.Requests
+	// assigning is held while configs are assigned to targets, or targets removed: else an older config could replace a newer one, or
+	// reach a target that is removed.
+	assigning sync.Mutex
 
 	mu         sync.Mutex
-	namespaces map[string]namespace // needs mu, as all below
-	// told are the configs that all their targets know.
-	told map[types.NamespacedName]*probe.Config
+	namespaces map[string]namespaceState // needs mu, as all below
+	// assigned are the configs that all their targets have.
+	assigned map[types.NamespacedName]*probe.Config
 	// goneKinds are the kinds that configs scaled which are gone.
 	goneKinds sets.Set[v1alpha1.DependentKind]
 }
@@ -48,13 +60,13 @@ type Observer struct {
 func NewObserver(objects cache.Cache, opts Options) *Observer {
 	o := &Observer{
 		Facts: opts.Facts, OwnNamespace: opts.OwnNamespace, Witnesses: opts.Witnesses,
-		watches: kube.NewWatches(objects), namespaces: map[string]namespace{}, told: map[types.NamespacedName]*probe.Config{},
+		watches: kube.NewWatches(objects), namespaces: map[string]namespaceState{}, assigned: map[types.NamespacedName]*probe.Config{},
 		goneKinds: sets.New[v1alpha1.DependentKind](),
 	}
 	opts.Facts.Targets.Complete = func() bool { return o.synced.Load() && len(o.policies.Unjudged()) == 0 }
-	o.policies.Init(policy.Hooks[*v1alpha1.ProbeConfig, reading]{
+	o.policies.Init(policy.Hooks[*v1alpha1.ProbeConfig, parsedConfig]{
 		Kind: kindProbeConfig, Guard: opts.Guard, Clock: opts.Facts.Clock, Rejections: opts.Rejections,
-		Read: o.read, Guardrails: o.guardrails, Changed: o.update, Forget: o.forget,
+		Read: o.parse, Guardrails: o.setGuardrails, Changed: o.update, Forget: o.forget,
 	})
 	return o
 }
@@ -65,7 +77,7 @@ func (*Observer) NeedLeaderElection() bool { return false }
 // Start observes until ctx ends. It fails when the API server went back to an older state.
 func (o *Observer) Start(ctx context.Context) error {
 	return o.watches.Run(ctx, o.run,
-		kube.On(&corev1.Namespace{}, o.namespace, o.namespaceGone),
+		kube.On(&corev1.Namespace{}, o.namespaceSeen, o.namespaceGone),
 		kube.On(&v1alpha1.ProbeConfig{}, func(pc *v1alpha1.ProbeConfig) { o.policies.Seen(ctx, pc) }, o.policies.Gone),
 	)
 }
@@ -73,22 +85,22 @@ func (o *Observer) Start(ctx context.Context) error {
 func (o *Observer) run(ctx context.Context) error {
 	o.markSynced()
 	var running sync.WaitGroup
-	for range judges {
+	for range ruleWorkers {
 		running.Go(func() { o.policies.Run(ctx) })
 	}
 	running.Wait()
 	return nil
 }
 
-// markSynced takes in that all namespaces are known. What configs were told before may lack targets, and a deleted one that
-// seems to have none would be let go.
+// markSynced takes in that all namespaces are known. What was assigned before may lack targets, and a deleted config
+// that seems to have none would lose its finalizer.
 func (o *Observer) markSynced() {
-	o.telling.Lock()
+	o.assigning.Lock()
 	o.mu.Lock()
-	clear(o.told)
+	clear(o.assigned)
 	o.mu.Unlock()
 	o.synced.Store(true)
-	o.telling.Unlock()
+	o.assigning.Unlock()
 	for _, key := range o.policies.Keys() {
 		o.retarget(key)
 	}
@@ -97,25 +109,25 @@ func (o *Observer) markSynced() {
 
 func (o *Observer) fleet() *probe.Fleet { return o.Facts.Targets }
 
-// lead takes the queue of targets of a replica that became the leader.
-func (o *Observer) lead(targets kube.Queue) {
-	o.targetLooks.Attach(targets)
+// attachTargets takes the queue of targets of a replica that became the leader.
+func (o *Observer) attachTargets(targets kube.Queue) {
+	o.targetRequests.Attach(targets)
 	o.requestAll()
 }
 
-// leadConfigs takes the queue of configs.
-func (o *Observer) leadConfigs(configs kube.Queue) {
+// attachConfigs takes the queue of configs.
+func (o *Observer) attachConfigs(configs kube.Queue) {
 	o.policies.Statuses.Attach(configs)
 	o.requestAll()
 }
 
-// leadOrphans takes the queue of who looks for what configs left that are gone.
-func (o *Observer) leadOrphans(q kube.Queue) {
-	o.orphanLooks.Attach(q)
-	o.orphanLooks.Add(orphansName, 0)
+// attachOrphans takes the queue of who looks for what configs left that are gone.
+func (o *Observer) attachOrphans(q kube.Queue) {
+	o.orphanRequests.Attach(q)
+	o.orphanRequests.Add(orphansName, 0)
 }
 
-// requestAll asks for a look at all that is known.
+// requestAll enqueues all that is known.
 func (o *Observer) requestAll() {
 	if !o.synced.Load() {
 		return
@@ -130,4 +142,85 @@ func (o *Observer) requestConfigs() { o.policies.Statuses.AddAll(o.policies.Keys
 
 func (o *Observer) requestConfig(key types.NamespacedName) { o.policies.Statuses.Add(key, 0) }
 
-func (o *Observer) requestTarget(key probing.Key) { o.targetLooks.Add(key, 0) }
+func (o *Observer) requestTarget(key probing.Key) { o.targetRequests.Add(key, 0) }
+
+// namespaceState is what matters of one.
+type namespaceState struct {
+	labels                  map[string]string
+	hibernated, terminating bool
+	// resetBreaker is the breaker that someone reset; it counts on Autohealer's own namespace only.
+	resetBreaker string
+}
+
+func readNamespace(ns *corev1.Namespace) namespaceState {
+	value, annotated := ns.Annotations[v1alpha1.AnnotationHibernated]
+	return namespaceState{labels: ns.Labels, hibernated: annotated && value != "false", terminating: ns.DeletionTimestamp != nil, resetBreaker: ns.Annotations[v1alpha1.AnnotationResetBreaker]}
+}
+
+func (o *Observer) namespaceSeen(ns *corev1.Namespace) {
+	is := readNamespace(ns)
+	o.mu.Lock()
+	was, known := o.namespaces[ns.Name]
+	o.namespaces[ns.Name] = is
+	o.mu.Unlock()
+	if ns.Name == o.OwnNamespace {
+		o.resetBreaker(is.resetBreaker)
+	}
+	if !known || !maps.Equal(was.labels, is.labels) || was.hibernated != is.hibernated || was.terminating != is.terminating {
+		o.namespaceChanged(ns.Name)
+	}
+}
+
+func (o *Observer) namespaceGone(ns *corev1.Namespace) {
+	o.mu.Lock()
+	delete(o.namespaces, ns.Name)
+	o.mu.Unlock()
+	o.namespaceChanged(ns.Name)
+}
+
+// namespaceChanged looks anew at whose target a namespace is.
+func (o *Observer) namespaceChanged(name string) {
+	if !o.synced.Load() {
+		return
+	}
+	o.assigning.Lock()
+	defer o.assigning.Unlock()
+	for _, config := range o.policies.Keys() {
+		j, ok := o.policies.Get(config)
+		if !ok || j.Read.config == nil {
+			continue
+		}
+		key, selected := targetKey(config, name), o.selects(j.Read.config, name)
+		if selected || o.targets.find(key) != nil {
+			o.assign(key, j.Read.config, !selected)
+			o.requestConfig(config)
+		}
+	}
+}
+
+// namespaceState is a namespace as it was seen last; ok is false when there is none of that name.
+func (o *Observer) namespaceState(name string) (ns namespaceState, ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	ns, ok = o.namespaces[name]
+	return ns, ok
+}
+
+// selects says whether a namespace is a target of a config.
+func (o *Observer) selects(c *probe.Config, name string) bool {
+	if c.Namespaces == nil {
+		return name == c.Namespace
+	}
+	ns, ok := o.namespaceState(name)
+	return ok && c.Namespaces.Matches(labels.Set(ns.labels))
+}
+
+// candidateNamespaces are the names of all namespaces that a config may select.
+func (o *Observer) candidateNamespaces(c *probe.Config) []string {
+	if c.Namespaces == nil {
+		return []string{c.Namespace}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Collect(maps.Keys(o.namespaces))
+}

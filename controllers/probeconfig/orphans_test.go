@@ -13,7 +13,7 @@ import (
 )
 
 // strip removes a config with its finalizers, as people do to get rid of what hangs.
-func (w *world) strip() *v1alpha1.ProbeConfig {
+func (w *env) strip() *v1alpha1.ProbeConfig {
 	w.t.Helper()
 	pc := w.stored()
 	pc.Finalizers = nil
@@ -27,7 +27,7 @@ func (w *world) strip() *v1alpha1.ProbeConfig {
 }
 
 // lookForOrphans looks twice, and gives the result of the second look.
-func (w *world) lookForOrphans(orphans *OrphanReconciler) reconcile.Result {
+func (w *env) lookForOrphans(orphans *OrphanReconciler) reconcile.Result {
 	w.t.Helper()
 	var result reconcile.Result
 	for range 2 {
@@ -42,24 +42,24 @@ func (w *world) lookForOrphans(orphans *OrphanReconciler) reconcile.Result {
 
 func TestWhatAConfigLeavesThatWasStrippedOfItsFinalizerIsGivenBack(t *testing.T) {
 	for name, tt := range map[string]struct {
-		meanwhile func(w *world, pc *v1alpha1.ProbeConfig)
+		meanwhile func(w *env, pc *v1alpha1.ProbeConfig)
 		want      string
 	}{
 		"it is gone": {want: "3 3"},
-		"it is only not seen": {func(w *world, pc *v1alpha1.ProbeConfig) {
+		"it is only not seen": {func(w *env, pc *v1alpha1.ProbeConfig) {
 			pc = &v1alpha1.ProbeConfig{ObjectMeta: metav1.ObjectMeta{Namespace: pc.Namespace, Name: pc.Name, UID: pc.UID}, Spec: pc.Spec}
 			if err := w.api.Create(w.t.Context(), pc); err != nil {
 				w.t.Fatal(err)
 			}
 		}, "0r 0r"},
-		"it was restored, with the same targets": {func(w *world, pc *v1alpha1.ProbeConfig) {
+		"it was restored, with the same targets": {func(w *env, pc *v1alpha1.ProbeConfig) {
 			pc = &v1alpha1.ProbeConfig{ObjectMeta: metav1.ObjectMeta{Namespace: pc.Namespace, Name: pc.Name, UID: "restored"}, Spec: pc.Spec}
 			if err := w.api.Create(w.t.Context(), pc); err != nil {
 				w.t.Fatal(err)
 			}
 			w.see()
 		}, "0r 0r"},
-		"it was restored, with other targets": {func(w *world, pc *v1alpha1.ProbeConfig) {
+		"it was restored, with other targets": {func(w *env, pc *v1alpha1.ProbeConfig) {
 			pc = &v1alpha1.ProbeConfig{ObjectMeta: metav1.ObjectMeta{Namespace: pc.Namespace, Name: pc.Name, UID: "restored"}, Spec: pc.Spec}
 			pc.Spec.NamespaceSelector = &v1alpha1.LabelSelector{MatchLabels: map[string]string{"role": "other"}}
 			if err := w.api.Create(w.t.Context(), pc); err != nil {
@@ -67,18 +67,18 @@ func TestWhatAConfigLeavesThatWasStrippedOfItsFinalizerIsGivenBack(t *testing.T)
 			}
 			w.see()
 		}, "3 3"},
-		"everything is frozen": {func(w *world, _ *v1alpha1.ProbeConfig) {
+		"everything is frozen": {func(w *env, _ *v1alpha1.ProbeConfig) {
 			w.guard.SetGuardrails([]*v1alpha1.Guardrail{{ObjectMeta: metav1.ObjectMeta{Name: "stop"}, Spec: v1alpha1.GuardrailSpec{Frozen: true}}})
 		}, "0r 0r"},
-		"an object asks to be ignored": {func(w *world, _ *v1alpha1.ProbeConfig) {
+		"an object asks to be ignored": {func(w *env, _ *v1alpha1.ProbeConfig) {
 			kcm := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot-0", Name: "kcm"}}
 			w.edit(kcm, `{"metadata":{"annotations":{"autohealer.resourcestack.com/ignore-scaling":"true"}}}`)
 		}, "0r 3"},
-		"the kind may not be listed": {func(w *world, _ *v1alpha1.ProbeConfig) { w.api.unlisted = true }, "0r 0r"},
-		"nothing may be written":     {func(w *world, _ *v1alpha1.ProbeConfig) { w.api.denied = "shoot-0" }, "0r 0r"},
+		"the kind may not be listed": {func(w *env, _ *v1alpha1.ProbeConfig) { w.api.unlisted = true }, "0r 0r"},
+		"nothing may be written":     {func(w *env, _ *v1alpha1.ProbeConfig) { w.api.denied = "shoot-0" }, "0r 0r"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, 1, nil)
+			w := newEnv(t, 1, nil)
 			w.fail("shoot-0")
 			w.want("shoot-0", "0r 0r", "before")
 			orphans := NewOrphanReconciler(w.TargetReconciler)
@@ -100,7 +100,7 @@ func TestWhatAConfigLeavesThatWasStrippedOfItsFinalizerIsGivenBack(t *testing.T)
 }
 
 func TestWhatCouldNotBeListedIsLookedForAgain(t *testing.T) {
-	w := newWorld(t, 1, nil)
+	w := newEnv(t, 1, nil)
 	w.fail("shoot-0")
 	orphans := NewOrphanReconciler(w.TargetReconciler)
 	w.Observer.policies.Gone(w.strip())
@@ -120,7 +120,7 @@ func TestWhatCouldNotBeListedIsLookedForAgain(t *testing.T) {
 }
 
 func TestOneLookIsntEnough(t *testing.T) {
-	w := newWorld(t, 1, nil)
+	w := newEnv(t, 1, nil)
 	w.fail("shoot-0")
 	orphans := NewOrphanReconciler(w.TargetReconciler)
 	w.Observer.policies.Gone(w.strip())
@@ -134,12 +134,12 @@ func TestOneLookIsntEnough(t *testing.T) {
 // It is looked for when a config goes that had something scaled down, and when a manager takes over.
 func TestWhenOrphansAreLookedFor(t *testing.T) {
 	for _, down := range []bool{false, true} {
-		w := newWorld(t, 1, nil)
+		w := newEnv(t, 1, nil)
 		if down {
 			w.fail("shoot-0")
 		}
 		queue := &fakeQueue{}
-		w.Observer.leadOrphans(queue)
+		w.Observer.attachOrphans(queue)
 		if queue.added != 1 {
 			t.Errorf("taking over: %d looks", queue.added)
 		}

@@ -21,7 +21,7 @@ type late struct {
 	err       error
 }
 
-func (l *late) Vital(context.Context, string, []string, probe.Ref) (string, error) {
+func (l *late) Protected(context.Context, string, []string, probe.Ref) (string, error) {
 	if l.meanwhile != nil {
 		l.meanwhile()
 	}
@@ -30,28 +30,28 @@ func (l *late) Vital(context.Context, string, []string, probe.Ref) (string, erro
 
 // A target that was permitted and then not scaled down must not hold back the others.
 func TestWhatIsntScaledDownAfterAllTakesNoPlaceUnderTheCap(t *testing.T) {
-	for name, doubt := range map[string]func(*world){
-		"it serves the probed API server": func(w *world) { w.Vital = &late{why: "it serves it"} },
-		"that can't be found out":         func(w *world) { w.Vital = &late{err: errors.New("away")} },
-		"a Secret changed since": func(w *world) {
+	for name, doubt := range map[string]func(*env){
+		"it serves the probed API server": func(w *env) { w.Protection = &late{why: "it serves it"} },
+		"that can't be found out":         func(w *env) { w.Protection = &late{err: errors.New("away")} },
+		"a Secret changed since": func(w *env) {
 			w.edit(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot-0", Name: "external"}}, w.rotated("external"))
 		},
-		"its namespace is hibernated, of which no watch told": func(w *world) {
+		"its namespace is hibernated, of which no watch told": func(w *env) {
 			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shoot-0", Labels: map[string]string{"role": "hosted"}, Annotations: map[string]string{"autohealer.resourcestack.com/hibernated": "true"}}}
 			if err := w.api.Update(w.t.Context(), ns); err != nil {
 				w.t.Fatal(err)
 			}
 		},
-		"the status doesn't tell its kind": func(w *world) { w.forgetKinds() },
-		"nothing admits it any more": func(w *world) {
-			w.Vital = &late{meanwhile: func() {
+		"the status doesn't tell its kind": func(w *env) { w.forgetKinds() },
+		"nothing admits it any more": func(w *env) {
+			w.Protection = &late{meanwhile: func() {
 				w.guard.SetGuardrails([]*v1alpha1.Guardrail{{ObjectMeta: metav1.ObjectMeta{Name: "org"}, Spec: v1alpha1.GuardrailSpec{
 					Rules: []v1alpha1.GuardrailRule{{Name: "no", Kinds: []string{"ProbeConfig"}, Severity: "Deny", Expression: "object.metadata.name == 'other'"}},
 				}}})
 			}}
 		},
-		"someone else writes first": func(w *world) {
-			w.Vital = &late{meanwhile: func() {
+		"someone else writes first": func(w *env) {
+			w.Protection = &late{meanwhile: func() {
 				if err := w.api.Patch(w.t.Context(), w.deployment("mcm"), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"by":"others"}}}`))); err != nil {
 					w.t.Error(err)
 				}
@@ -59,7 +59,7 @@ func TestWhatIsntScaledDownAfterAllTakesNoPlaceUnderTheCap(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, 2, nil)
+			w := newEnv(t, 2, nil)
 			for i := range 2 {
 				w.probe(shoot(i), probe.OK, probe.OK)
 			}
@@ -67,7 +67,7 @@ func TestWhatIsntScaledDownAfterAllTakesNoPlaceUnderTheCap(t *testing.T) {
 			w.probe("shoot-0", probe.OK, probe.Timeout)
 			doubt(w)
 			w.breakOnce("shoot-0")
-			w.Vital = nil
+			w.Protection = nil
 			w.forgive("shoot-0")
 			w.want("shoot-0", "3 3", "in doubt")
 			if _, down := w.Observer.fleet().Counts(); down != 0 {
@@ -88,7 +88,7 @@ func TestWhatIsntScaledDownAfterAllTakesNoPlaceUnderTheCap(t *testing.T) {
 }
 
 // breakOnce lets the external probe fail, and the target be looked at once.
-func (w *world) breakOnce(namespace string) {
+func (w *env) breakOnce(namespace string) {
 	w.t.Helper()
 	w.clock.Step(10 * time.Second)
 	key := w.keyOf(namespace)
@@ -97,7 +97,7 @@ func (w *world) breakOnce(namespace string) {
 }
 
 // forgive lets the internal probe fail from then on: nothing is to be scaled either way.
-func (w *world) forgive(namespace string) {
+func (w *env) forgive(namespace string) {
 	w.t.Helper()
 	for range 3 {
 		w.probe(namespace, probe.Timeout, "")
@@ -105,7 +105,7 @@ func (w *world) forgive(namespace string) {
 }
 
 // forgetKinds lets the stored status tell no kinds.
-func (w *world) forgetKinds() {
+func (w *env) forgetKinds() {
 	w.t.Helper()
 	pc := w.stored()
 	pc.Status.DependentKinds = nil
@@ -116,14 +116,14 @@ func (w *world) forgetKinds() {
 }
 
 func TestWhatWasScaledDownBeforeADoubtKeepsItsPlace(t *testing.T) {
-	w := newWorld(t, 1, nil)
+	w := newEnv(t, 1, nil)
 	w.probe("shoot-0", probe.OK, probe.OK)
 	w.probe("shoot-0", probe.OK, probe.Timeout)
 	w.probe("shoot-0", probe.OK, probe.Timeout)
 	w.breakOnce("shoot-0")
 	w.want("shoot-0", "3 0r", "the first level")
 	w.api.endPods(t)
-	w.Vital = &late{err: errors.New("away")}
+	w.Protection = &late{err: errors.New("away")}
 	w.breakOnce("shoot-0")
 	w.want("shoot-0", "3 0r", "in doubt")
 	if _, down := w.Observer.fleet().Counts(); down != 1 {

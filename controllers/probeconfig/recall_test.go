@@ -18,9 +18,9 @@ import (
 )
 
 // manyDown has two objects scaled down in each of so many namespaces, which fail one after the other.
-func manyDown(t *testing.T, namespaces int) *world {
+func manyDown(t *testing.T, namespaces int) *env {
 	t.Helper()
-	w := newWorld(t, namespaces, nil)
+	w := newEnv(t, namespaces, nil)
 	w.guard.SetGuardrails([]*v1alpha1.Guardrail{{ObjectMeta: metav1.ObjectMeta{Name: "all"}, Spec: v1alpha1.GuardrailSpec{Limits: &v1alpha1.GuardrailLimits{
 		MaxScaledDownTargets: ptr.To(intstr.FromString("100%")),
 	}}}})
@@ -56,7 +56,7 @@ func TestNoRecordIsForgottenThatAConfigDoesntNameAnyMore(t *testing.T) {
 			if err := w.api.Patch(t.Context(), pc, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
 				t.Fatal(err)
 			}
-			w.manage(anyone{allowed: true})
+			w.manage(fixedAuthorizer{allowed: true})
 			if name == "a spec that can't be read" {
 				w.want(shoot(12), "0r 0r", "not before it can be read")
 			} else {
@@ -67,7 +67,7 @@ func TestNoRecordIsForgottenThatAConfigDoesntNameAnyMore(t *testing.T) {
 			if err := w.api.Delete(t.Context(), w.stored()); err != nil {
 				t.Fatal(err)
 			}
-			w.manage(anyone{allowed: true})
+			w.manage(fixedAuthorizer{allowed: true})
 			w.finish()
 			for i := range namespaces {
 				w.want(shoot(i), "3 3", "the config is deleted")
@@ -77,7 +77,7 @@ func TestNoRecordIsForgottenThatAConfigDoesntNameAnyMore(t *testing.T) {
 }
 
 // finish lets a deleted config go.
-func (w *world) finish() {
+func (w *env) finish() {
 	w.t.Helper()
 	for range 5 {
 		if w.stored() == nil {
@@ -90,7 +90,7 @@ func (w *world) finish() {
 }
 
 func TestADeletedConfigStaysUntilItsRecordsCanBeLookedFor(t *testing.T) {
-	w := newWorld(t, 1, nil)
+	w := newEnv(t, 1, nil)
 	w.fail("shoot-0")
 	if err := w.api.Delete(t.Context(), w.stored()); err != nil {
 		t.Fatal(err)
@@ -120,7 +120,7 @@ func TestADeletedConfigStaysUntilItsRecordsCanBeLookedFor(t *testing.T) {
 // A kind must be told in the status before the first object of it is scaled down: nothing else tells the next manager where
 // to look.
 func TestNothingIsScaledDownOfAKindThatTheStatusDoesntTell(t *testing.T) {
-	w := newWorld(t, 1, nil)
+	w := newEnv(t, 1, nil)
 	pc := w.stored()
 	pc.Status.DependentKinds = nil
 	if err := w.api.Status().Update(t.Context(), pc); err != nil {
@@ -135,7 +135,7 @@ func TestNothingIsScaledDownOfAKindThatTheStatusDoesntTell(t *testing.T) {
 }
 
 func TestKindsAreToldUntilNothingOfThemIsScaledDown(t *testing.T) {
-	w := newWorld(t, 1, nil)
+	w := newEnv(t, 1, nil)
 	w.fail("shoot-0")
 	w.guard.SetGuardrails([]*v1alpha1.Guardrail{{ObjectMeta: metav1.ObjectMeta{Name: "stop"}, Spec: v1alpha1.GuardrailSpec{Frozen: true}}})
 	w.edit(w.stored(), otherDependents)
@@ -155,7 +155,7 @@ func TestKindsAreToldUntilNothingOfThemIsScaledDown(t *testing.T) {
 
 // The label comes and goes with the record.
 func TestWhatIsScaledDownCanBeListed(t *testing.T) {
-	w := newWorld(t, 1, nil)
+	w := newEnv(t, 1, nil)
 	labelled := func() int {
 		var all appsv1.DeploymentList
 		if err := w.api.List(t.Context(), &all, client.HasLabels{"autohealer.resourcestack.com/scaled-down"}); err != nil {
@@ -177,25 +177,25 @@ func TestWhatIsScaledDownCanBeListed(t *testing.T) {
 
 // What people asked to leave alone keeps its record, and the config goes all the same, also when it was found by its label.
 func TestWhatIsLeftAloneKeepsNoConfig(t *testing.T) {
-	w := newWorld(t, 1, nil)
+	w := newEnv(t, 1, nil)
 	w.fail("shoot-0")
 	w.edit(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot-0", Name: "kcm"}}, `{"metadata":{"annotations":{"autohealer.resourcestack.com/ignore-scaling":"true"}}}`)
 	pc := w.stored()
 	if err := w.api.Patch(t.Context(), pc, client.RawPatch("application/merge-patch+json", []byte(otherNamespaces))); err != nil {
 		t.Fatal(err)
 	}
-	w.manage(anyone{allowed: true})
+	w.manage(fixedAuthorizer{allowed: true})
 	w.want("shoot-0", "0r 3", "given back but for what asks to be left alone")
 	if err := w.api.Delete(t.Context(), w.stored()); err != nil {
 		t.Fatal(err)
 	}
-	w.manage(anyone{allowed: true})
+	w.manage(fixedAuthorizer{allowed: true})
 	w.finish()
 	w.want("shoot-0", "0r 3", "the config is deleted")
 }
 
 func TestANamespaceThatEndsKeepsNoConfig(t *testing.T) {
-	w := newWorld(t, 1, nil)
+	w := newEnv(t, 1, nil)
 	w.fail("shoot-0")
 	w.edit(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shoot-0"}}, `{"metadata":{"finalizers":["example.com/held"]}}`)
 	for _, o := range []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shoot-0"}}, w.stored()} {

@@ -19,71 +19,71 @@ import (
 	"github.com/resourcestack/autohealer/internal/probing"
 )
 
-// doubtLook is how soon is looked again at a doubt that passes by itself.
-const doubtLook = 500 * time.Millisecond
+// doubtRetry is how soon is looked again at a doubt that passes by itself.
+const doubtRetry = 500 * time.Millisecond
 
 // allowed is the permit of what nothing holds.
 var allowed = probe.Permit{Allowed: true}
 
 // scale brings a target's dependents nearer to where its latest run wants them, and says when to go on.
-func (r *TargetReconciler) scale(ctx context.Context, is *probe.Target, may permission, place namespace) (again time.Time, err error) {
+func (r *TargetReconciler) scale(ctx context.Context, target *probe.Target, perm permission, nsState namespaceState) (again time.Time, err error) {
 	now, server := r.now(), r.Observer.Facts.Server.Now()
-	in := is.Scaling(may.state, place.hibernated, now, server)
-	if is.AtRest(&in) {
-		r.tell(is, probe.Rested{})
-		r.dismiss(is)
+	in := target.Scaling(perm.state, nsState.hibernated, now, server)
+	if target.NothingToDo(&in) {
+		r.apply(target, probe.NothingToScale{})
+		r.removeTarget(target)
 		return time.Time{}, nil
 	}
 	// All targets may fail at once, and ask again at each run: what would be held back whatever its objects are like isn't read.
-	if in.Want == probe.Down && !is.MayOwe() {
-		if held := r.mayGoDown(is, r.Observer.fleet().MayGoDown, now); !held.Allowed {
-			r.tell(is, probe.Planned{In: in, Plan: probe.PlanScaling(in), Held: held})
-			return held.LookAgain, nil
+	if in.Want == probe.Down && !target.MayBeScaledDown() {
+		if permit := r.canScaleDown(target, r.Observer.fleet().CanScaleDown, now); !permit.Allowed {
+			r.apply(target, probe.PlanApplied{Scaling: in, Plan: probe.PlanScaling(in), Permit: permit})
+			return permit.RequeueAt, nil
 		}
 	}
-	objects, unread := r.look(ctx, is, in)
+	objects, unread := r.readDependents(ctx, target, in)
 	if unread != nil {
-		return time.Time{}, errors.Join(unread, r.giveBackFormer(ctx, is, in, objects))
+		return time.Time{}, errors.Join(unread, r.restoreRemoved(ctx, target, in, objects))
 	}
 	looked := in.Want
-	if in = is.Scaling(may.state, place.hibernated, now, server); in.Objects == nil || in.Want != looked {
+	if in = target.Scaling(perm.state, nsState.hibernated, now, server); in.Objects == nil || in.Want != looked {
 		return now, nil // the config changed meanwhile, or where to scale, for which half a view may not do
 	}
 	plan := probe.PlanScaling(in)
-	admitted, held, doubt := r.permit(ctx, is, may, in, &plan)
-	if !held.Allowed {
-		plan.Hold()
+	admitted, permit, doubt := r.acquirePermit(ctx, target, perm, in, &plan)
+	if !permit.Allowed {
+		plan.DropHeldActs()
 	}
-	if held.Allowed || len(plan.Acts) > 0 {
-		err = r.carryOut(ctx, is, plan.Acts, admitted)
+	if permit.Allowed || len(plan.Acts) > 0 {
+		err = r.carryOut(ctx, target, plan.Acts, admitted)
 	}
-	r.Report.putBack(is, is.Findings, plan.Findings, now)
-	r.tell(is, probe.Planned{In: in, Plan: plan, Held: held})
-	r.dismiss(is)
-	if !held.Allowed {
-		return held.LookAgain, errors.Join(doubt, err)
+	r.Report.reportScaledByOthers(target, target.Findings, plan.Findings, now)
+	r.apply(target, probe.PlanApplied{Scaling: in, Plan: plan, Permit: permit})
+	r.removeTarget(target)
+	if !permit.Allowed {
+		return permit.RequeueAt, errors.Join(doubt, err)
 	}
-	return plan.NextLook(&in), err
+	return plan.NextCheck(&in), err
 }
 
-// giveBackFormer gives back what was taken from objects that the config doesn't name any more, and does nothing else.
-func (r *TargetReconciler) giveBackFormer(ctx context.Context, is *probe.Target, in probe.Scaling, objects []probe.Object) error {
+// restoreRemoved gives back what was taken from objects that the config doesn't name any more, and does nothing else.
+func (r *TargetReconciler) restoreRemoved(ctx context.Context, target *probe.Target, in probe.Scaling, objects []probe.Object) error {
 	in.Want, in.Objects = probe.Hold, objects
 	plan := probe.PlanScaling(in)
 	if len(plan.Acts) == 0 {
 		return nil
 	}
-	return r.carryOut(ctx, is, plan.Acts, actuate.AdmittedProber{})
+	return r.carryOut(ctx, target, plan.Acts, actuate.AdmittedProber{})
 }
 
-// look reads the objects of a Scaling, all at once. When some that the config names can't be read that is an error, unless they are to
+// readDependents reads the objects of a Scaling, all at once. When some that the config names can't be read that is an error, unless they are to
 // be given back: nothing is taken upon half a view, and everything is given back that can be.
-func (r *TargetReconciler) look(ctx context.Context, is *probe.Target, in probe.Scaling) (objects []probe.Object, unread error) {
+func (r *TargetReconciler) readDependents(ctx context.Context, target *probe.Target, in probe.Scaling) (objects []probe.Object, unread error) {
 	refs := slices.Collect(in.Refs())
 	objects = make([]probe.Object, len(refs))
 	var reading sync.WaitGroup
 	for i, ref := range refs {
-		reading.Go(func() { objects[i] = r.Reader.Read(ctx, is.Namespace, ref) })
+		reading.Go(func() { objects[i] = r.Reader.Read(ctx, target.Namespace, ref) })
 	}
 	reading.Wait()
 	denied := true
@@ -94,52 +94,52 @@ func (r *TargetReconciler) look(ctx context.Context, is *probe.Target, in probe.
 		}
 	}
 	if unread != nil {
-		r.Troubles.Failed(keyOf(is).String(), unread, configOf(is))
+		r.Troubles.Failed(keyOf(target).String(), unread, configOf(target))
 	}
-	r.tell(is, probe.Looked{In: in, Objects: objects, Half: unread != nil, Denied: denied})
+	r.apply(target, probe.DependentsRead{Scaling: in, Objects: objects, Partial: unread != nil, Denied: denied})
 	return objects, unread
 }
 
-// permit asks all that is asked before a plan is carried out. What holds it back without a reason is a doubt that passes by
+// acquirePermit asks all that is asked before a plan is carried out. What holds it back without a reason is a doubt that passes by
 // itself. An undo of everything isn't paced.
-func (r *TargetReconciler) permit(ctx context.Context, is *probe.Target, may permission, in probe.Scaling, plan *probe.Plan) (admitted actuate.AdmittedProber, held probe.Permit, err error) {
+func (r *TargetReconciler) acquirePermit(ctx context.Context, target *probe.Target, perm permission, in probe.Scaling, plan *probe.Plan) (admitted actuate.AdmittedProber, permit probe.Permit, err error) {
 	switch {
-	case plan.Harmful() && !in.Confirmed():
-		r.Prober.Hasten(keyOf(is), in.Now) // the run wakes us
+	case plan.ScalesDown() && !in.Fresh():
+		r.Prober.RunBy(keyOf(target), in.Now) // the run wakes us
 		return admitted, probe.Permit{}, nil
-	case plan.Harmful():
-		if held = r.mayGoDown(is, r.Observer.fleet().PermitDown, in.Now); !held.Allowed {
-			return admitted, held, nil
+	case plan.ScalesDown():
+		if permit = r.canScaleDown(target, r.Observer.fleet().AcquireScaleDown, in.Now); !permit.Allowed {
+			return admitted, permit, nil
 		}
-		if admitted, held, err = r.mayTake(ctx, is, may, in, plan); held.Allowed {
-			r.tell(is, probe.Taking{Acts: plan.Acts})
+		if admitted, permit, err = r.confirmScaleDown(ctx, target, perm, in, plan); permit.Allowed {
+			r.apply(target, probe.ScaleDownStarting{Acts: plan.Acts})
 		}
-		return admitted, held, err
-	case in.Want == probe.Up && !in.Withdrawn && plan.Own > 0:
-		return admitted, r.Observer.fleet().PermitUp(is.Key(), in.Now), nil
+		return admitted, permit, err
+	case in.Want == probe.Up && !in.Withdrawn && plan.Named > 0:
+		return admitted, r.Observer.fleet().AcquireScaleUp(target.Key(), in.Now), nil
 	}
 	return admitted, allowed, nil
 }
 
-// mayGoDown asks the fleet, in its name, for a target of which nothing is in the way.
-func (r *TargetReconciler) mayGoDown(is *probe.Target, ask func(probe.TargetKey, time.Time) probe.Permit, now time.Time) probe.Permit {
-	if held := is.MayGoDown(); !held.Allowed {
-		return held
+// canScaleDown asks the fleet, in its name, for a target of which nothing is in the way.
+func (r *TargetReconciler) canScaleDown(target *probe.Target, ask func(probe.TargetKey, time.Time) probe.Permit, now time.Time) probe.Permit {
+	if permit := target.CanScaleDown(); !permit.Allowed {
+		return permit
 	}
-	return ask(is.Key(), now)
+	return ask(target.Key(), now)
 }
 
-// mayTake asks all that is asked just before replicas are taken; what the decision rests on is read live.
-func (r *TargetReconciler) mayTake(ctx context.Context, is *probe.Target, may permission, in probe.Scaling, plan *probe.Plan) (admitted actuate.AdmittedProber, held probe.Permit, err error) {
-	doubt := probe.Permit{LookAgain: in.Now.Add(doubtLook)}
-	if !r.Observer.indexed(in.Config, *plan) {
+// confirmScaleDown asks all that is asked just before replicas are taken; what the decision rests on is read live.
+func (r *TargetReconciler) confirmScaleDown(ctx context.Context, target *probe.Target, perm permission, in probe.Scaling, plan *probe.Plan) (admitted actuate.AdmittedProber, permit probe.Permit, err error) {
+	doubt := probe.Permit{RequeueAt: in.Now.Add(doubtRetry)}
+	if !r.Observer.kindsInStatus(in.Config, *plan) {
 		r.Observer.requestConfig(in.Config.Key())
 		return admitted, doubt, nil
 	}
-	if held, err = r.vital(ctx, is, plan); err != nil || !held.Allowed {
-		return admitted, held, err
+	if permit, err = r.protected(ctx, target, plan); err != nil || !permit.Allowed {
+		return admitted, permit, err
 	}
-	if still, err := r.confirm(ctx, is, may); err != nil || !still {
+	if still, err := r.stillHolds(ctx, target, perm); err != nil || !still {
 		return admitted, doubt, err
 	}
 	if admitted = r.Observer.admissionFor(ctx, in.Config); !admitted.Valid() {
@@ -157,65 +157,65 @@ func (o *Observer) admissionFor(ctx context.Context, c *probe.Config) actuate.Ad
 	return config.Admitted
 }
 
-// heldAsVital: what would be scaled down serves the probed API server, or runs Autohealer.
-const heldAsVital probe.Reason = "Vital"
+// heldProtected: what would be scaled down serves the probed API server, or runs Autohealer.
+const heldProtected probe.Reason = "Vital"
 
-// Vital says why an object must not be scaled down as things are now, "" for nothing. Servers, as host:port, are those that
+// Protection says why an object must not be scaled down as things are now, "" for nothing. Servers, as host:port, are those that
 // are probed.
-type Vital interface {
-	Vital(ctx context.Context, namespace string, servers []string, ref probe.Ref) (why string, err error)
+type Protection interface {
+	Protected(ctx context.Context, namespace string, servers []string, ref probe.Ref) (why string, err error)
 }
 
-// vital asks once more of all dependents what the rules asked when the config was written. A target with such an object isn't scaled
+// protected asks once more of all dependents what the rules asked when the config was written. A target with such an object isn't scaled
 // down at all, as the rule refuses the whole config.
-func (r *TargetReconciler) vital(ctx context.Context, is *probe.Target, plan *probe.Plan) (held probe.Permit, err error) {
-	if r.Vital == nil {
+func (r *TargetReconciler) protected(ctx context.Context, target *probe.Target, plan *probe.Plan) (permit probe.Permit, err error) {
+	if r.Protection == nil {
 		return allowed, nil
 	}
-	servers, dependents := r.Prober.Servers(keyOf(is)), is.Config.Dependents
+	servers, dependents := r.Prober.Servers(keyOf(target)), target.Config.Dependents
 	whys, errs := make([]string, len(dependents)), make([]error, len(dependents))
 	var asking sync.WaitGroup
 	for i, d := range dependents {
-		asking.Go(func() { whys[i], errs[i] = r.Vital.Vital(ctx, is.Namespace, servers, d.Ref) })
+		asking.Go(func() { whys[i], errs[i] = r.Protection.Protected(ctx, target.Namespace, servers, d.Ref) })
 	}
 	asking.Wait()
 	if err := errors.Join(errs...); err != nil {
-		return held, err
+		return permit, err
 	}
-	held = allowed
+	permit = allowed
 	for i, why := range whys {
 		if why != "" {
 			ref := dependents[i].Ref
-			plan.Findings = append(plan.Findings, probe.Finding{Ref: ref, Reason: heldAsVital, Message: why + "; nothing is scaled down here"})
-			held = probe.Permit{Reason: heldAsVital, Message: ref.String() + ": " + why} // the next run asks again
+			plan.Findings = append(plan.Findings, probe.Finding{Ref: ref, Reason: heldProtected, Message: why + "; nothing is scaled down here"})
+			permit = probe.Permit{Reason: heldProtected, Message: ref.String() + ": " + why} // the next run asks again
 		}
 	}
-	return held, nil
+	return permit, nil
 }
 
-// confirm reads live what the decision to take replicas rests on, and says whether it is so still. If not, what is new is on its way.
-func (r *TargetReconciler) confirm(ctx context.Context, is *probe.Target, may permission) (still bool, err error) {
+// stillHolds reads live what the decision to take replicas rests on, and says whether it is so still. If not, what is new is on its way.
+func (r *TargetReconciler) stillHolds(ctx context.Context, target *probe.Target, perm permission) (still bool, err error) {
 	var ns corev1.Namespace
-	switch err := r.Live.Get(ctx, types.NamespacedName{Name: is.Namespace}, &ns); {
+	switch err := r.Live.Get(ctx, types.NamespacedName{Name: target.Namespace}, &ns); {
 	case apierrors.IsNotFound(err):
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("read namespace %s before scaling down in it: %w", is.Namespace, err)
+		return false, fmt.Errorf("read namespace %s before scaling down in it: %w", target.Namespace, err)
 	}
-	c, place := is.Config, readNamespace(&ns)
-	if place.ending || place.hibernated || c.Namespaces != nil && !c.Namespaces.Matches(labels.Set(place.labels)) {
+	c, nsState := target.Config, readNamespace(&ns)
+	if nsState.terminating || nsState.hibernated || c.Namespaces != nil && !c.Namespaces.Matches(labels.Set(nsState.labels)) {
 		return false, nil
 	}
-	if anew, err := r.renew(ctx, is); anew || err != nil {
+	if anew, err := r.readCredentials(ctx, target); anew || err != nil {
 		return false, err
 	}
-	want, _ := is.State.Want(may.state, r.now()) // runs go on meanwhile
-	return want == probe.Down && is.Config == c, nil
+	want, _ := target.State.Want(perm.state, r.now()) // runs go on meanwhile
+	return want == probe.Down && target.Config == c, nil
 }
 
-// carryOut writes a plan's acts, all at once, and tells of them. Those that take replicas need an admission.
-func (r *TargetReconciler) carryOut(ctx context.Context, is *probe.Target, acts []probe.Act, admitted actuate.AdmittedProber) error {
-	name, errs := keyOf(is).String(), make([]error, len(acts))
+// carryOut writes a plan's acts, all at once, and reports them. Those that take replicas need an admission.
+func (r *TargetReconciler) carryOut(ctx context.Context, target *probe.Target, acts []probe.Act, admitted actuate.AdmittedProber) error {
+	name, errs := keyOf(target).String(), make([]error, len(acts))
 	if len(acts) == 0 {
 		r.Troubles.Settled(name)
 		return nil
@@ -223,8 +223,8 @@ func (r *TargetReconciler) carryOut(ctx context.Context, is *probe.Target, acts 
 	var acting sync.WaitGroup
 	for i, act := range acts {
 		acting.Go(func() {
-			errs[i] = r.Scales.Apply(ctx, actuate.ScaleChange{Config: is.Config, Namespace: is.Namespace, Act: act}, admitted)
-			r.Report.acted(is, act, errs[i], r.now())
+			errs[i] = r.Scales.Apply(ctx, actuate.ScaleChange{Config: target.Config, Namespace: target.Namespace, Act: act}, admitted)
+			r.Report.reportAct(target, act, errs[i], r.now())
 		})
 	}
 	acting.Wait()
@@ -232,47 +232,47 @@ func (r *TargetReconciler) carryOut(ctx context.Context, is *probe.Target, acts 
 	for _, err := range errs {
 		switch {
 		case err == nil:
-			r.Troubles.Written(name, configOf(is))
+			r.Troubles.Written(name, configOf(target))
 			continue
 		case !errors.Is(err, actuate.ErrStale): // that someone else wrote first is no trouble
 			failed = errors.Join(failed, err)
 		}
-		r.tell(is, probe.Doubted{})
+		r.apply(target, probe.WriteUncertain{})
 	}
 	if failed != nil {
-		r.Troubles.Failed(name, failed, configOf(is))
+		r.Troubles.Failed(name, failed, configOf(target))
 	}
-	r.Observer.requestConfig(is.Config.Key())
+	r.Observer.requestConfig(target.Config.Key())
 	return failed
 }
 
-func configOf(is *probe.Target) policy.Ref {
-	return policy.Ref{UID: is.Config.UID, NamespacedName: is.Config.Key()}
+func configOf(target *probe.Target) policy.Ref {
+	return policy.Ref{UID: target.Config.UID, NamespacedName: target.Config.Key()}
 }
 
-// dismiss drops a target that the config doesn't ask for any more, once it has back what was taken. Those of a config that is
+// removeTarget drops a target that the config doesn't ask for any more, once it has back what was taken. Those of a config that is
 // deleted go with it, and say until then what they leave.
-func (r *TargetReconciler) dismiss(is *probe.Target) {
-	if !is.Dismissed() || !r.Observer.drop(keyOf(is)) {
+func (r *TargetReconciler) removeTarget(target *probe.Target) {
+	if !target.Removable() || !r.Observer.drop(keyOf(target)) {
 		return
 	}
-	r.Report.left(is, r.now())
-	r.Observer.requestTarget(keyOf(is))
-	r.Observer.requestConfig(is.Config.Key())
+	r.Report.reportUnrestored(target, r.now())
+	r.Observer.requestTarget(keyOf(target))
+	r.Observer.requestConfig(target.Config.Key())
 }
 
 // drop forgets a target if nothing asks for it.
 func (o *Observer) drop(key probing.Key) bool {
-	o.telling.Lock()
-	defer o.telling.Unlock()
-	is, ok := o.targets.get(key)
-	if !ok || !is.Dismissed() {
+	o.assigning.Lock()
+	defer o.assigning.Unlock()
+	target, ok := o.targets.get(key)
+	if !ok || !target.Removable() {
 		return false
 	}
-	if j, stored := o.policies.Get(is.Config.Key()); stored && j.Object.DeletionTimestamp != nil {
+	if j, stored := o.policies.Get(target.Config.Key()); stored && j.Object.DeletionTimestamp != nil {
 		return false
 	}
 	o.targets.forget(key)
-	o.fleet().Forget(is.Key())
+	o.fleet().Forget(target.Key())
 	return true
 }

@@ -20,8 +20,8 @@ func (r *ran) Observe(key probing.Key, run probe.Run) time.Time {
 	return run.Ended.Add(time.Hour)
 }
 
-// probeForReal has the targets' probes run by the world's clock, in a minute at the earliest, and gives those that ran.
-func (w *world) probeForReal() <-chan probing.Key {
+// probeForReal has the targets' probes run by the environment's clock, in a minute at the earliest, and gives those that ran.
+func (w *env) probeForReal() <-chan probing.Key {
 	w.t.Helper()
 	seen := &ran{keys: make(chan probing.Key, 10)}
 	w.Prober = (&probing.Prober{Handler: seen, Policy: kubeconfig.Policy{AllowLoopback: true}, Clock: w.clock}).Init()
@@ -49,7 +49,7 @@ func (w *world) probeForReal() <-chan probing.Key {
 
 // A breaker may be open for long, and what was unhealthy when it opened may have recovered meanwhile.
 func TestAnOldDecisionIsConfirmedBeforeAnythingIsScaledDown(t *testing.T) {
-	w := newWorld(t, 2, func(pc *v1alpha1.ProbeConfig) { pc.Spec.ProbeInterval = "1h" })
+	w := newEnv(t, 2, func(pc *v1alpha1.ProbeConfig) { pc.Spec.ProbeInterval = "1h" })
 	for i := range 2 {
 		w.probe(shoot(i), probe.OK, probe.OK)
 	}

@@ -16,85 +16,85 @@ import (
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
-// state is everything that a status tells.
-type state struct {
+// configState is everything that a status reports.
+type configState struct {
 	storedConfig
-	// sights are the targets, by namespace.
-	sights []*sight
+	// targets are the targets, by namespace.
+	targets []*targetView
 	// synced: caches are full, so that counts mean something.
-	synced  bool
-	trouble *policy.Trouble
-	breaker limit.Opening
-	broken  bool
-	// witnessed: there are witnesses.
-	witnessed bool
+	synced      bool
+	writeError  *policy.Trouble
+	breaker     limit.Opening
+	breakerOpen bool
+	// hasWitnesses: there are witnesses.
+	hasWitnesses bool
 	// ownNamespace is Autohealer's.
 	ownNamespace string
-	// knowsAll: nothing is scaled down that the config doesn't name.
-	knowsAll bool
-	// undoing are the namespaces that a deletion waits for.
-	undoing []string
+	// recordsKnown: nothing is scaled down that the config doesn't name.
+	recordsKnown bool
+	// restoring are the namespaces that a deletion waits for.
+	restoring []string
 }
 
 // single is the target of a config without a namespaceSelector.
-func (st *state) single() *sight {
+func (st *configState) single() *targetView {
 	c := st.Read.config
 	if c == nil || c.Namespaces != nil {
 		return nil
 	}
-	_, only := first(st.sights, func(s *sight) bool { return s.Namespace == c.Namespace })
+	_, only := first(st.targets, func(s *targetView) bool { return s.Namespace == c.Namespace })
 	return only
 }
 
 // statusOf describes a config. It is pure: the same state gives the same status, so that nothing is written when nothing
 // changed.
-func statusOf(pc *v1alpha1.ProbeConfig, st state) v1alpha1.ProbeConfigStatus {
+func statusOf(pc *v1alpha1.ProbeConfig, st configState) v1alpha1.ProbeConfigStatus {
 	after := *pc.Status.DeepCopy()
 	after.ObservedGeneration = pc.Generation
-	after.DependentKinds = dependentKinds(pc, !st.knowsAll)
+	after.DependentKinds = dependentKinds(pc, !st.recordsKnown)
 	if st.synced && st.Read.config != nil {
-		recount(&after, pc, st)
+		updateCounts(&after, pc, st)
 	}
 	after.BreakerID = ""
-	if st.broken {
+	if st.breakerOpen {
 		after.BreakerID = st.breaker.ID
 	}
-	shared(pc, st).Put(&after.Conditions, pc.Generation)
-	for _, c := range []metav1.Condition{internalHealthy(st), externalHealthy(st), protectionActive(after, st.sights)} {
+	commonConditions(pc, st).Put(&after.Conditions, pc.Generation)
+	for _, c := range []metav1.Condition{internalHealthy(st), externalHealthy(st), protectionActive(after, st.targets)} {
 		policy.Set(&after.Conditions, pc.Generation, c)
 	}
 	policy.SetWhileTrue(&after.Conditions, pc.Generation, leasesUnreadable(st))
-	policy.SetWhileTrue(&after.Conditions, pc.Generation, leasesOutlasted(pc, st))
+	policy.SetWhileTrue(&after.Conditions, pc.Generation, leaseProtectionExpired(pc, st))
 	policy.SetWhileTrue(&after.Conditions, pc.Generation, limitReached(st))
 	policy.SetWhileTrue(&after.Conditions, pc.Generation, breakerOpen(pc, st))
 	return after
 }
 
-// recount takes in what is known of the targets.
-func recount(to *v1alpha1.ProbeConfigStatus, pc *v1alpha1.ProbeConfig, st state) {
+// updateCounts takes in what is known of the targets.
+func updateCounts(to *v1alpha1.ProbeConfigStatus, pc *v1alpha1.ProbeConfig, st configState) {
 	to.Internal, to.External, to.NodeLeases, to.WorstTargets = nil, nil, nil, nil
 	if s := st.single(); s != nil {
 		to.Internal, to.External = probeState(s.State.Internal), probeState(s.State.External)
 		if j := s.State.LastLeases; s.Config.Leases != nil {
-			to.NodeLeases = &v1alpha1.NodeLeasesState{Candidates: int32(j.Candidates), Expired: int32(j.Expired), Skewed: int32(j.Skewed), LeftOut: int32(j.Faulty + j.Outlasted)}
+			to.NodeLeases = &v1alpha1.NodeLeasesState{Candidates: int32(j.Candidates), Expired: int32(j.Expired), Skewed: int32(j.Skewed), LeftOut: int32(j.Faulty + j.TooOld)}
 		}
 	} else {
-		to.WorstTargets = worst(st.sights)
+		to.WorstTargets = worstTargets(st.targets)
 	}
-	n := counts(st.sights)
+	n := counts(st.targets)
 	to.Targets = &n
-	to.Scaled = scaled(pc.Status.Scaled, st.sights)
-	to.ProvenKubeconfigs = proven(pc.Status, st.sights)
+	to.Scaled = scaledDependents(pc.Status.Scaled, st.targets)
+	to.ProvenKubeconfigs = provenKubeconfigs(pc.Status, st.targets)
 }
 
-// proven are the kubeconfigs that work. Of a target whose Secrets weren't read yet it is what was told.
-func proven(before v1alpha1.ProbeConfigStatus, sights []*sight) (all []v1alpha1.ProvenKubeconfig) {
-	for _, s := range sights {
-		p := v1alpha1.ProvenKubeconfig{Namespace: s.Namespace, Mark: s.Proven}
-		if s.Proven == "" && s.Supply.Config == nil {
-			p = provenIn(before, s.Namespace)
+// provenKubeconfigs are the kubeconfigs that work. Of a target whose Secrets weren't read yet it is what was told.
+func provenKubeconfigs(before v1alpha1.ProbeConfigStatus, targets []*targetView) (all []v1alpha1.ProvenKubeconfig) {
+	for _, s := range targets {
+		p := v1alpha1.ProvenKubeconfig{Namespace: s.Namespace, Mark: s.ProvenMark}
+		if s.ProvenMark == "" && s.Credentials.Config == nil {
+			p = provenKubeconfig(before, s.Namespace)
 		}
-		if p.Mark != "" && len(all) < probe.MostProven {
+		if p.Mark != "" && len(all) < probe.MaxProvenKubeconfigs {
 			all = append(all, p)
 		}
 	}
@@ -113,34 +113,34 @@ func probeState(c probe.Counts) *v1alpha1.ProbeState {
 // seconds is a time as the API stores it: one that has more would differ from what is stored at each look.
 func seconds(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
 
-func counts(sights []*sight) v1alpha1.TargetCounts {
-	count := func(is func(*sight) bool) int32 {
-		n, _ := first(sights, is)
+func counts(targets []*targetView) v1alpha1.TargetCounts {
+	count := func(is func(*targetView) bool) int32 {
+		n, _ := first(targets, is)
 		return int32(n)
 	}
 	return v1alpha1.TargetCounts{
-		Total:             int32(len(sights)),
-		Probed:            count(func(s *sight) bool { return s.Supply.Probes() }),
-		InternalUnhealthy: count((*sight).internalUnhealthy),
-		ExternalUnhealthy: count((*sight).externalUnhealthy),
-		ScaledDown:        count(func(s *sight) bool { return len(s.taken()) > 0 }),
-		Unusable:          count(func(s *sight) bool { return s.Supply.Unusable.Class != "" || s.untried() }),
-		Undetermined:      count((*sight).undetermined),
-		Vouched:           count(func(s *sight) bool { return s.State.Vouched }),
+		Total:             int32(len(targets)),
+		Probed:            count(func(s *targetView) bool { return s.Credentials.Usable() }),
+		InternalUnhealthy: count((*targetView).internalUnhealthy),
+		ExternalUnhealthy: count((*targetView).externalUnhealthy),
+		ScaledDown:        count(func(s *targetView) bool { return len(s.scaledDown()) > 0 }),
+		Unusable:          count(func(s *targetView) bool { return s.Credentials.Unusable.Class != "" || s.untried() }),
+		Undetermined:      count((*targetView).undetermined),
+		Vouched:           count(func(s *targetView) bool { return s.State.Vouched }),
 	}
 }
 
-// scaled are the objects that are scaled down. What isn't read yet stays as it was told: a process that takes over finds in
+// scaledDependents are the objects that are scaled down. What isn't read yet stays as it was told: a process that takes over finds in
 // it what a config no longer names.
-func scaled(before []v1alpha1.ScaledDependent, sights []*sight) []v1alpha1.ScaledDependent {
+func scaledDependents(before []v1alpha1.ScaledDependent, targets []*targetView) []v1alpha1.ScaledDependent {
 	var all []v1alpha1.ScaledDependent
-	for _, s := range sights {
+	for _, s := range targets {
 		for _, b := range before {
-			if b.Namespace == s.Namespace && s.unclear(b.Ref) {
+			if b.Namespace == s.Namespace && s.recordUnknown(b.Ref) {
 				all = append(all, b)
 			}
 		}
-		all = append(all, s.taken()...)
+		all = append(all, s.scaledDown()...)
 	}
 	slices.SortFunc(all, func(a, b v1alpha1.ScaledDependent) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Ref.Kind, b.Ref.Kind), strings.Compare(a.Ref.Name, b.Ref.Name))
@@ -148,24 +148,24 @@ func scaled(before []v1alpha1.ScaledDependent, sights []*sight) []v1alpha1.Scale
 	return all[:min(len(all), probe.SampleSize)]
 }
 
-// shared is what the conditions that every kind has tell of this config.
-func shared(pc *v1alpha1.ProbeConfig, st state) policy.Conditions {
+// commonConditions is what the conditions that every kind has report of this config.
+func commonConditions(pc *v1alpha1.ProbeConfig, st configState) policy.Conditions {
 	s := policy.Conditions{
 		Acceptance: policy.FromVerdict(st.Verdict, st.Read.unreadable),
-		Changes:    "dependents", Synced: st.synced, Trouble: st.trouble, Paused: st.Pause, Deleting: pc.DeletionTimestamp != nil, Says: operative(st),
+		Changes:    "dependents", Synced: st.synced, Trouble: st.writeError, Paused: st.Pause, Deleting: pc.DeletionTimestamp != nil, Says: summary(st),
 	}
 	if pc.Spec.Mode == v1alpha1.Observe {
-		s.Observes, s.Says = true, "Mode Observe, nothing is scaled: "+operative(st)
+		s.Observes, s.Says = true, "Mode Observe, nothing is scaled: "+summary(st)
 	}
-	if t := st.single(); t != nil && t.Supply.Unusable.Class != "" {
-		s.Stuck = policy.Stuck{Reason: v1alpha1.ReasonSecretUnusable, Message: sentence(t.Supply.Unusable)}
+	if t := st.single(); t != nil && t.Credentials.Unusable.Class != "" {
+		s.Stuck = policy.Stuck{Reason: v1alpha1.ReasonSecretUnusable, Message: sentence(t.Credentials.Unusable)}
 	} else if t != nil && t.untried() {
-		s.Stuck = policy.Stuck{Reason: v1alpha1.ReasonKubeconfigUntried, Message: t.saysUntried()}
+		s.Stuck = policy.Stuck{Reason: v1alpha1.ReasonKubeconfigUntried, Message: t.untriedMessage()}
 	}
-	if len(st.undoing) > 0 {
-		names := st.undoing[:min(len(st.undoing), probe.SampleSize)]
-		s.Undoing = fmt.Sprintf("It is deleted once what it scaled down is given back in %s: %s.", sample.Count(len(st.undoing), "namespace"), strings.Join(names, ", "))
-		if inTheWay := findings(st.sights); len(inTheWay) > 0 {
+	if len(st.restoring) > 0 {
+		names := st.restoring[:min(len(st.restoring), probe.SampleSize)]
+		s.Undoing = fmt.Sprintf("It is deleted once what it scaled down is scaled up again in %s: %s.", sample.Count(len(st.restoring), "namespace"), strings.Join(names, ", "))
+		if inTheWay := findings(st.targets); len(inTheWay) > 0 {
 			s.Undoing += " In the way: " + inTheWay[0] + "."
 		}
 	}
@@ -174,10 +174,10 @@ func shared(pc *v1alpha1.ProbeConfig, st state) policy.Conditions {
 
 func sentence(o probe.Outcome) string { return string(o.Class) + ": " + o.Detail + "." }
 
-// operative tells in numbers what the config does, and why it does less than it asks: many tools show the message of Ready
+// summary tells in numbers what the config does, and why it does less than it asks: many tools show the message of Ready
 // alone.
-func operative(st state) string {
-	n := counts(st.sights)
+func summary(st configState) string {
+	n := counts(st.targets)
 	says := []string{fmt.Sprintf("%d of %d targets are probed, %d fail outside, %d are scaled down", n.Probed, n.Total, n.ExternalUnhealthy, n.ScaledDown)}
 	if n.Vouched > 0 {
 		says = append(says, fmt.Sprintf("witnesses vouch for %d of those that fail", n.Vouched))
@@ -185,36 +185,38 @@ func operative(st state) string {
 	if n.Undetermined > 0 {
 		says = append(says, fmt.Sprintf("%d have had no clear answer for long, and aren't protected", n.Undetermined))
 	}
-	says = append(says, findings(st.sights)...)
-	says = append(says, waiting(st.sights)...)
-	if t := st.trouble; t != nil && t.Partly {
+	says = append(says, findings(st.targets)...)
+	says = append(says, waitingTargets(st.targets)...)
+	if t := st.writeError; t != nil && t.Partly {
 		says = append(says, fmt.Sprintf("%d can't be written, %s: %s", t.Targets, t.Sample, t.Err))
 	}
 	if limitReached(st).Reason != "" {
 		says = append(says, "a limit holds targets back, see LimitReached")
 	}
-	if st.broken {
+	if st.breakerOpen {
 		says = append(says, "the breaker is open, see BreakerOpen")
 	}
 	return policy.Sentence(says...)
 }
 
-// waiting counts the targets that wait for a kubeconfig that works, or for a turn.
-func waiting(sights []*sight) (says []string) {
-	if untried, _ := first(sights, (*sight).untried); untried > 0 {
+// waitingTargets counts the targets that wait for a kubeconfig that works, or for a turn.
+func waitingTargets(targets []*targetView) (says []string) {
+	if untried, _ := first(targets, (*targetView).untried); untried > 0 {
 		says = append(says, fmt.Sprintf("the external kubeconfig of %s has never worked, and nothing is scaled down there", sample.Count(untried, "target")))
 	}
-	paced, _ := first(sights, func(s *sight) bool { return s.Held.Reason == probe.HeldByPace || s.Held.Reason == probe.HeldByClock })
+	paced, _ := first(targets, func(s *targetView) bool {
+		return s.Permit.Reason == probe.HeldByPace || s.Permit.Reason == probe.HeldByClock
+	})
 	if paced > 0 {
-		says = append(says, fmt.Sprintf("waiting for a turn: %d", paced))
+		says = append(says, fmt.Sprintf("waiting to be scaled: %s", sample.Count(paced, "target")))
 	}
 	return says
 }
 
-// findings tells of the dependents that aren't as they should be: how many, and the first.
-func findings(sights []*sight) []string {
+// findings reports the dependents that aren't as they should be: how many, and the first.
+func findings(targets []*targetView) []string {
 	n, first := 0, ""
-	for _, s := range sights {
+	for _, s := range targets {
 		for _, f := range s.Findings {
 			if n++; first == "" {
 				first = fmt.Sprintf("%s in %s: %s", f.Ref, s.Namespace, f.Message)

@@ -27,8 +27,8 @@ const (
 	pastDeadline = time.Millisecond
 	// secretKey is the key of a Secret that holds the kubeconfig.
 	secretKey = "kubeconfig"
-	// secretsTake bounds how long they are read: what is scaled down is given back without them.
-	secretsTake = 10 * time.Second
+	// secretsTimeout bounds how long they are read: what is scaled down is given back without them.
+	secretsTimeout = 10 * time.Second
 )
 
 // TargetReconciler keeps a target's probes going and scales its dependents.
@@ -37,81 +37,81 @@ type TargetReconciler struct {
 	Prober   *probing.Prober
 	Reader   *actuate.ScaleReader
 	Scales   *actuate.Scales
-	// Vital is asked before anything is scaled down; nil: nobody is.
-	Vital Vital
+	// Protection is asked before anything is scaled down; nil protects nothing.
+	Protection Protection
 	// Live reads from the API server, past the cache.
 	Live     client.Reader
 	Troubles *policy.Troubles
 	Report   *Reporter
 }
 
-// Reconcile looks at one target.
+// Reconcile reconciles one target.
 func (r *TargetReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.Observer.Facts.Timings.TargetLook())
 	defer cancel()
 	key := request.NamespacedName
-	is, ok := r.Observer.targets.get(key)
+	target, ok := r.Observer.targets.get(key)
 	if !ok {
 		r.Prober.Remove(key)
 		r.Troubles.Settled(key.String())
 		return reconcile.Result{}, nil
 	}
-	place, exists := r.Observer.place(key.Namespace)
+	nsState, exists := r.Observer.namespaceState(key.Namespace)
 	if !exists && !r.Observer.synced.Load() {
 		return reconcile.Result{RequeueAfter: policy.Delay}, nil
 	}
-	if !exists || place.ending {
-		r.end(key)
+	if !exists || nsState.terminating {
+		r.endTarget(key)
 		return reconcile.Result{}, nil
 	}
-	may := r.Observer.permission(&is)
-	secretsDue, supplyErr := r.supply(ctx, &is, may, place)
-	r.Observer.weigh(&is, place)
-	scalingDue, scaleErr := r.scale(ctx, &is, may, place)
-	if r.Observer.permission(&is) != may { // it depends on what was found
+	perm := r.Observer.permission(&target)
+	secretsDue, supplyErr := r.credentials(ctx, &target, perm, nsState)
+	r.Observer.updateCounted(&target, nsState)
+	scalingDue, scaleErr := r.scale(ctx, &target, perm, nsState)
+	if r.Observer.permission(&target) != perm { // it depends on what was found
 		r.Observer.requestTarget(key)
 	}
-	return r.at(secretsDue, scalingDue), errors.Join(supplyErr, scaleErr) // what is refused of one dependent is no reason to leave others late
+	return r.requeueAt(secretsDue, scalingDue), errors.Join(supplyErr, scaleErr) // what is refused of one dependent is no reason to leave others late
 }
 
-// tell has the target learn what its pass came to. One that was dropped meanwhile goes on by itself.
-func (r *TargetReconciler) tell(is *probe.Target, e probe.Event) {
-	if now, _, ok := r.Observer.tell(keyOf(is), e); ok {
-		*is = now
+// apply gives the target the event that this pass led to. A target that was removed meanwhile is changed in this pass alone.
+func (r *TargetReconciler) apply(target *probe.Target, e probe.Event) {
+	if now, _, ok := r.Observer.apply(keyOf(target), e); ok {
+		*target = now
 	} else {
-		*is, _ = is.Next(e)
+		*target, _ = target.Next(e)
 	}
 }
 
-// weigh tells the fleet whether a target counts for others, and whether it should be healthy.
-func (o *Observer) weigh(is *probe.Target, place namespace) {
-	untried := is.Supply.Probes() && !is.Works()
-	o.fleet().Excuse(is.Key(), is.Config.Observe || is.Departed || untried || place.hibernated)
-	if acts, known := o.acts(is); known && o.fleet().Acts(is.Key(), acts, o.Facts.Clock.Now()) {
+// updateCounted sets in the fleet whether a target counts for others, and whether it should be healthy.
+func (o *Observer) updateCounted(target *probe.Target, nsState namespaceState) {
+	untried := target.Credentials.Usable() && !target.KubeconfigProven()
+	o.fleet().SetExempt(target.Key(), target.Config.Observe || target.Deselected || untried || nsState.hibernated)
+	if acts, known := o.countsForFleet(target); known && o.fleet().SetActive(target.Key(), acts, o.Facts.Clock.Now()) {
 		o.requestConfigs() // its breaker holds them all
 	}
 }
 
-// end drops a target whose namespace is gone or being deleted, and with it everything that we scaled there. One that came back
+// endTarget drops a target whose namespace is gone or being deleted, and with it everything that we scaled there. One that came back
 // just then is looked at soon.
-func (r *TargetReconciler) end(key probing.Key) {
-	r.Observer.telling.Lock()
-	defer r.Observer.telling.Unlock()
-	if r.Observer.stands(key.Namespace) {
+func (r *TargetReconciler) endTarget(key probing.Key) {
+	r.Observer.assigning.Lock()
+	defer r.Observer.assigning.Unlock()
+	if r.Observer.namespaceActive(key.Namespace) {
 		return
 	}
 	r.Prober.Remove(key)
 	r.Troubles.Settled(key.String())
-	is, _, _ := r.Observer.tell(key, probe.Ended{Since: r.now()})
-	if _, exists := r.Observer.place(key.Namespace); !exists && is.Departed {
+	target, _, _ := r.Observer.apply(key, probe.NamespaceGone{Since: r.now()})
+	if _, exists := r.Observer.namespaceState(key.Namespace); !exists && target.Deselected {
 		r.Observer.targets.forget(key)
 	}
 }
 
 func (r *TargetReconciler) now() time.Time { return r.Observer.Facts.Clock.Now() }
 
-// at looks again at the earlier of two times; a zero one is never.
-func (r *TargetReconciler) at(a, b time.Time) reconcile.Result {
+// requeueAt looks again at the earlier of two times; a zero one is never.
+func (r *TargetReconciler) requeueAt(a, b time.Time) reconcile.Result {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		a = b
 	}
@@ -121,74 +121,74 @@ func (r *TargetReconciler) at(a, b time.Time) reconcile.Result {
 	return reconcile.Result{RequeueAfter: max(0, a.Sub(r.now())) + pastDeadline}
 }
 
-// supply keeps the Prober's idea of a target right, and says when to read its Secrets again.
-func (r *TargetReconciler) supply(ctx context.Context, is *probe.Target, may permission, place namespace) (again time.Time, err error) {
+// credentials sets the Prober's target, and says when to read its Secrets again.
+func (r *TargetReconciler) credentials(ctx context.Context, target *probe.Target, perm permission, nsState namespaceState) (again time.Time, err error) {
 	switch {
-	case may.probes == stop || place.hibernated:
-		r.Prober.Remove(keyOf(is))
-		r.tell(is, probe.Halted{Since: r.now()})
+	case perm.probes == stopProbes || nsState.hibernated:
+		r.Prober.Remove(keyOf(target))
+		r.apply(target, probe.ProbesStopped{Since: r.now()})
 		return time.Time{}, nil
-	case may.probes == leave:
+	case perm.probes == keepProbes:
 		return time.Time{}, nil
 	}
-	if due := is.Supply.Due(is.Config); r.now().Before(due) {
+	if due := target.Credentials.NextRead(target.Config); r.now().Before(due) {
 		return due, nil
 	}
-	if _, err = r.renew(ctx, is); err != nil {
+	if _, err = r.readCredentials(ctx, target); err != nil {
 		return time.Time{}, err // whatever runs goes on with what it has
 	}
-	return is.Supply.Due(is.Config), nil
+	return target.Credentials.NextRead(target.Config), nil
 }
 
-// renew reads a target's Secrets and has its probes run with what they hold. Anew says that this is something else than before.
-func (r *TargetReconciler) renew(ctx context.Context, is *probe.Target) (anew bool, err error) {
-	read := probe.Supply{Config: is.Config, ReadAt: r.now()}
-	internal, external, broken, err := secrets(ctx, r.Live, is.Config, is.Namespace)
+// readCredentials reads a target's Secrets and has its probes run with what they hold. Anew says whether they changed.
+func (r *TargetReconciler) readCredentials(ctx context.Context, target *probe.Target) (anew bool, err error) {
+	read := probe.Credentials{Config: target.Config, ReadAt: r.now()}
+	internal, external, broken, err := secrets(ctx, r.Live, target.Config, target.Namespace)
 	if err != nil {
 		return false, err
 	}
 	if broken.Class == "" {
 		read.Internal, read.External = probe.VersionOf(internal), probe.VersionOf(external)
-		anew = read.Internal != is.Supply.Internal || read.External != is.Supply.External
-		if anew || is.Supply.Config != is.Config {
-			broken = r.use(is, internal, external, anew)
+		anew = read.Internal != target.Credentials.Internal || read.External != target.Credentials.External
+		if anew || target.Credentials.Config != target.Config {
+			broken = r.setProber(target, internal, external, anew)
 		}
 	}
 	if broken.Class != "" {
-		r.Prober.Remove(keyOf(is))
+		r.Prober.Remove(keyOf(target))
 		read.Internal, read.External, read.Unusable, anew = probe.Version{}, probe.Version{}, broken, true
 	}
 	// Runs that are going on by now may have begun with other ones.
-	r.tell(is, probe.Supplied{Supply: read, Since: r.now(), Proven: r.Observer.proven(is)})
+	r.apply(target, probe.CredentialsRead{Credentials: read, Since: r.now(), ProvenMark: r.Observer.provenMark(target)})
 	return anew, nil
 }
 
-// proven is the kubeconfig of a target that had worked, as the config's status tells.
-func (o *Observer) proven(is *probe.Target) string {
-	j, _ := o.policies.Get(is.Config.Key())
+// provenMark is the kubeconfig of a target that had worked, by the config's status.
+func (o *Observer) provenMark(target *probe.Target) string {
+	j, _ := o.policies.Get(target.Config.Key())
 	if j.Object == nil {
 		return ""
 	}
-	return provenIn(j.Object.Status, is.Namespace).Mark
+	return provenKubeconfig(j.Object.Status, target.Namespace).Mark
 }
 
-func provenIn(status v1alpha1.ProbeConfigStatus, namespace string) (proven v1alpha1.ProvenKubeconfig) {
+func provenKubeconfig(status v1alpha1.ProbeConfigStatus, namespace string) (proven v1alpha1.ProvenKubeconfig) {
 	if i := slices.IndexFunc(status.ProvenKubeconfigs, func(p v1alpha1.ProvenKubeconfig) bool { return p.Namespace == namespace }); i >= 0 {
 		return status.ProvenKubeconfigs[i]
 	}
 	return proven
 }
 
-// use gives the Prober what it probes with, or says why it is never used. New credentials are tried at once, to learn what they lead to.
-func (r *TargetReconciler) use(is *probe.Target, internal, external []byte, anew bool) (broken probe.Outcome) {
-	first := is.Config.FirstRun(rand.Float64(), r.now())
-	if anew && is.Supply.Probes() {
+// setProber gives the Prober what it probes with, or says why it is never used. New credentials are tried at once, to learn what they lead to.
+func (r *TargetReconciler) setProber(target *probe.Target, internal, external []byte, anew bool) (broken probe.Outcome) {
+	first := target.Config.FirstRun(rand.Float64(), r.now())
+	if anew && target.Credentials.Usable() {
 		first = r.now()
 	}
-	target := probing.Target{Internal: internal, External: external, Timeout: is.Config.Timeout, NodeLeases: is.Config.Leases}
-	if err := r.Prober.Set(keyOf(is), target, first); err != nil {
-		broken = probing.Refused(err)
-		broken.Detail = fmt.Sprintf("in Secret %s/%s or %s: %s", is.Namespace, is.Config.InternalSecret, is.Config.ExternalSecret, broken.Detail)
+	spec := probing.Target{Internal: internal, External: external, Timeout: target.Config.Timeout, NodeLeases: target.Config.Leases}
+	if err := r.Prober.Set(keyOf(target), spec, first); err != nil {
+		broken = probing.OutcomeOf(err)
+		broken.Detail = fmt.Sprintf("in Secret %s/%s or %s: %s", target.Namespace, target.Config.InternalSecret, target.Config.ExternalSecret, broken.Detail)
 	}
 	return broken
 }
@@ -196,7 +196,7 @@ func (r *TargetReconciler) use(is *probe.Target, internal, external []byte, anew
 // secrets reads a target's two kubeconfigs from the API server, or finds them broken. They are never in a cache: only the names that
 // configs refer to are read, and Autohealer may not list them. The error is that the API server didn't answer.
 func secrets(ctx context.Context, live client.Reader, c *probe.Config, namespace string) (internal, external []byte, broken probe.Outcome, err error) {
-	ctx, cancel := context.WithTimeout(ctx, secretsTake)
+	ctx, cancel := context.WithTimeout(ctx, secretsTimeout)
 	defer cancel()
 	var otherBroken probe.Outcome
 	var otherErr error

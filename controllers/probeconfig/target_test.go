@@ -23,7 +23,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
-func (w *world) condition(kind string) string {
+func (w *env) condition(kind string) string {
 	w.t.Helper()
 	w.keep()
 	c := meta.FindStatusCondition(w.stored().Status.Conditions, kind)
@@ -34,7 +34,7 @@ func (w *world) condition(kind string) string {
 }
 
 func TestAProtectionFromItsBeginToItsEnd(t *testing.T) {
-	w := newWorld(t, 1, nil)
+	w := newEnv(t, 1, nil)
 	w.probe("shoot-0", probe.OK, probe.OK)
 	for i := range 2 {
 		w.probe("shoot-0", probe.OK, probe.Timeout)
@@ -63,10 +63,10 @@ func TestAProtectionFromItsBeginToItsEnd(t *testing.T) {
 }
 
 func TestTheNextManagerGoesOnFromTheRecords(t *testing.T) {
-	w := newWorld(t, 1, nil)
+	w := newEnv(t, 1, nil)
 	w.fail("shoot-0")
 	w.want("shoot-0", "0r 0r", "the first")
-	w.manage(anyone{allowed: true})
+	w.manage(fixedAuthorizer{allowed: true})
 	w.want("shoot-0", "0r 0r", "nothing is known yet")
 	if _, down := w.Observer.fleet().Counts(); down != 1 {
 		t.Errorf("%d targets count as down, want 1", down)
@@ -78,7 +78,7 @@ func TestTheNextManagerGoesOnFromTheRecords(t *testing.T) {
 }
 
 func TestLevelsWaitForEachOther(t *testing.T) {
-	w := newWorld(t, 1, func(pc *v1alpha1.ProbeConfig) { pc.Spec.DependentResourceInfos[1].ScaleDown.InitialDelay = "5s" })
+	w := newEnv(t, 1, func(pc *v1alpha1.ProbeConfig) { pc.Spec.DependentResourceInfos[1].ScaleDown.InitialDelay = "5s" })
 	w.fail("shoot-0")
 	w.want("shoot-0", "3 3", "its delay isn't over, and the next level waits")
 	w.clock.Step(6 * time.Second)
@@ -87,24 +87,24 @@ func TestLevelsWaitForEachOther(t *testing.T) {
 }
 
 func TestDoubtScalesNothingDown(t *testing.T) {
-	for name, doubt := range map[string]func(*world){
-		"the API server itself is down": func(w *world) {
+	for name, doubt := range map[string]func(*env){
+		"the API server itself is down": func(w *env) {
 			for range 3 {
 				w.probe("shoot-0", probe.Timeout, "")
 			}
 		},
-		"credentials that aren't taken": func(w *world) {
+		"credentials that aren't taken": func(w *env) {
 			for range 3 {
 				w.probe("shoot-0", probe.OK, probe.Unauthorized)
 			}
 		},
-		"a Secret that changed since": func(w *world) {
+		"a Secret that changed since": func(w *env) {
 			w.probe("shoot-0", probe.OK, probe.Timeout)
 			w.probe("shoot-0", probe.OK, probe.Timeout)
 			w.edit(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot-0", Name: "external"}}, w.rotated("external"))
 			w.probe("shoot-0", probe.OK, probe.Timeout)
 		},
-		"a Secret that is gone": func(w *world) {
+		"a Secret that is gone": func(w *env) {
 			w.probe("shoot-0", probe.OK, probe.Timeout)
 			w.probe("shoot-0", probe.OK, probe.Timeout)
 			if err := w.api.Delete(w.t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot-0", Name: "internal"}}); err != nil {
@@ -112,7 +112,7 @@ func TestDoubtScalesNothingDown(t *testing.T) {
 			}
 			w.probe("shoot-0", probe.OK, probe.Timeout)
 		},
-		"a run that is stale": func(w *world) {
+		"a run that is stale": func(w *env) {
 			w.probe("shoot-0", probe.OK, probe.Timeout)
 			w.probe("shoot-0", probe.OK, probe.Timeout)
 			w.api.down = true
@@ -121,7 +121,7 @@ func TestDoubtScalesNothingDown(t *testing.T) {
 			w.api.down = false
 			w.settle()
 		},
-		"a namespace that is hibernated, of which no watch told": func(w *world) {
+		"a namespace that is hibernated, of which no watch told": func(w *env) {
 			w.probe("shoot-0", probe.OK, probe.Timeout)
 			w.probe("shoot-0", probe.OK, probe.Timeout)
 			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shoot-0", Labels: map[string]string{"role": "hosted"}, Annotations: map[string]string{"autohealer.resourcestack.com/hibernated": "true"}}}
@@ -130,15 +130,15 @@ func TestDoubtScalesNothingDown(t *testing.T) {
 			}
 			w.probe("shoot-0", probe.OK, probe.Timeout)
 		},
-		"a pause": func(w *world) {
+		"a pause": func(w *env) {
 			w.guard.SetGuardrails([]*v1alpha1.Guardrail{{ObjectMeta: metav1.ObjectMeta{Name: "freeze"}, Spec: v1alpha1.GuardrailSpec{Paused: true}}})
 			w.fail("shoot-0")
 		},
-		"a clock that stepped": func(w *world) {
-			w.Observer.fleet().HoldActsUntil(w.clock.Now().Add(time.Hour))
+		"a clock that stepped": func(w *env) {
+			w.Observer.fleet().SuspendScaleDown(w.clock.Now().Add(time.Hour))
 			w.fail("shoot-0")
 		},
-		"a config that changed since it was judged": func(w *world) {
+		"a config that changed since it was judged": func(w *env) {
 			w.probe("shoot-0", probe.OK, probe.Timeout)
 			w.probe("shoot-0", probe.OK, probe.Timeout)
 			pc := w.stored()
@@ -150,7 +150,7 @@ func TestDoubtScalesNothingDown(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, 1, nil)
+			w := newEnv(t, 1, nil)
 			w.probe("shoot-0", probe.OK, probe.OK)
 			doubt(w)
 			w.want("shoot-0", "3 3", name)
@@ -159,7 +159,7 @@ func TestDoubtScalesNothingDown(t *testing.T) {
 }
 
 func TestARefusedConfigProbesNothingAndScalesNothing(t *testing.T) {
-	w := newWorld(t, 1, func(pc *v1alpha1.ProbeConfig) { pc.Spec.ExternalKubeConfigSecretName = "internal" })
+	w := newEnv(t, 1, func(pc *v1alpha1.ProbeConfig) { pc.Spec.ExternalKubeConfigSecretName = "internal" })
 	if got := w.condition("Accepted"); got != "False RuleViolated" {
 		t.Errorf("Accepted is %q", got)
 	}
@@ -176,7 +176,7 @@ var othersOnly = []*v1alpha1.Guardrail{{ObjectMeta: metav1.ObjectMeta{Name: "org
 }}}
 
 func TestARuleThatComesLaterLetsWhatIsHealthyBeGivenBack(t *testing.T) {
-	w := newWorld(t, 1, nil)
+	w := newEnv(t, 1, nil)
 	w.fail("shoot-0")
 	w.guard.SetGuardrails(othersOnly)
 	w.see()
@@ -192,8 +192,8 @@ func TestARuleThatComesLaterLetsWhatIsHealthyBeGivenBack(t *testing.T) {
 }
 
 func TestWhatWithdrawsAConfigGivesBackAtOnce(t *testing.T) {
-	for name, withdraw := range map[string]func(*world){
-		"deletion": func(w *world) {
+	for name, withdraw := range map[string]func(*env){
+		"deletion": func(w *env) {
 			if err := w.api.Delete(w.t.Context(), w.stored()); err != nil {
 				w.t.Fatal(err)
 			}
@@ -203,21 +203,21 @@ func TestWhatWithdrawsAConfigGivesBackAtOnce(t *testing.T) {
 				w.t.Fatal("it is gone before anything is given back")
 			}
 		},
-		"mode Observe": func(w *world) { w.edit(w.stored(), `{"metadata":{"generation":2},"spec":{"mode":"Observe"}}`) },
-		"another label": func(w *world) {
+		"mode Observe": func(w *env) { w.edit(w.stored(), `{"metadata":{"generation":2},"spec":{"mode":"Observe"}}`) },
+		"another label": func(w *env) {
 			w.edit(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shoot-0"}}, `{"metadata":{"labels":{"role":null}}}`)
 		},
-		"other dependents": func(w *world) {
+		"other dependents": func(w *env) {
 			w.edit(w.stored(), `{"metadata":{"generation":2},"spec":{"dependentResourceInfos":[{"ref":{"apiVersion":"apps/v1","kind":"Deployment","name":"other"},"scaleUp":{"level":0},"scaleDown":{"level":0}}]}}`)
 		},
-		"other dependents, while no manager runs": func(w *world) {
+		"other dependents, while no manager runs": func(w *env) {
 			w.keep()
 			w.edit(w.stored(), `{"metadata":{"generation":2},"spec":{"dependentResourceInfos":[{"ref":{"apiVersion":"apps/v1","kind":"Deployment","name":"other"},"scaleUp":{"level":0},"scaleDown":{"level":0}}]}}`)
-			w.manage(anyone{allowed: true})
+			w.manage(fixedAuthorizer{allowed: true})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, 1, nil)
+			w := newEnv(t, 1, nil)
 			w.fail("shoot-0")
 			w.want("shoot-0", "0r 0r", "before")
 			withdraw(w)
@@ -234,7 +234,7 @@ func TestWhatWithdrawsAConfigGivesBackAtOnce(t *testing.T) {
 }
 
 func TestAConfigIsChangedWhileANamespaceIsBeingDeleted(t *testing.T) {
-	w := newWorld(t, 2, nil)
+	w := newEnv(t, 2, nil)
 	w.fail("shoot-0")
 	w.want("shoot-0", "0r 0r", "before")
 	ending := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shoot-0"}}
@@ -252,7 +252,7 @@ func TestAConfigIsChangedWhileANamespaceIsBeingDeleted(t *testing.T) {
 }
 
 func TestAFreezeStopsUndoToo(t *testing.T) {
-	w := newWorld(t, 1, nil)
+	w := newEnv(t, 1, nil)
 	w.fail("shoot-0")
 	w.guard.SetGuardrails([]*v1alpha1.Guardrail{{ObjectMeta: metav1.ObjectMeta{Name: "stop"}, Spec: v1alpha1.GuardrailSpec{Frozen: true}}})
 	if err := w.api.Delete(t.Context(), w.stored()); err != nil {
@@ -269,7 +269,7 @@ func TestAFreezeStopsUndoToo(t *testing.T) {
 }
 
 func TestReadySaysWhatCantBeRead(t *testing.T) {
-	w := newWorld(t, 1, nil)
+	w := newEnv(t, 1, nil)
 	w.probe("shoot-0", probe.OK, probe.OK)
 	w.probe("shoot-0", probe.OK, probe.Timeout)
 	w.probe("shoot-0", probe.OK, probe.Timeout)
@@ -293,7 +293,7 @@ func TestReadySaysWhatCantBeRead(t *testing.T) {
 
 // A manager that starts may see a deleted config before the namespaces in which it has to give something back.
 func TestADeletedConfigStaysUntilItsTargetsAreKnown(t *testing.T) {
-	w := newWorld(t, 1, nil)
+	w := newEnv(t, 1, nil)
 	w.fail("shoot-0")
 	if err := w.api.Delete(t.Context(), w.stored()); err != nil {
 		t.Fatal(err)
@@ -316,15 +316,15 @@ func TestADeletedConfigStaysUntilItsTargetsAreKnown(t *testing.T) {
 }
 
 func TestATargetThatMayNotBeReadUsesUpNobodysCap(t *testing.T) {
-	w := newWorld(t, 2, nil)
+	w := newEnv(t, 2, nil)
 	w.api.denied = "shoot-1"
-	w.manage(anyone{allowed: true})
+	w.manage(fixedAuthorizer{allowed: true})
 	w.fail("shoot-0")
 	w.want("shoot-0", "0r 0r", "beside one that may not be read")
 }
 
 func TestTheCapAndTheBreaker(t *testing.T) {
-	w := newWorld(t, 6, nil)
+	w := newEnv(t, 6, nil)
 	for i := range 6 {
 		w.probe(shoot(i), probe.OK, probe.OK)
 	}
@@ -342,7 +342,7 @@ func TestTheCapAndTheBreaker(t *testing.T) {
 		t.Errorf("BreakerOpen is %q", got)
 	}
 	id := w.stored().Status.BreakerID
-	w.manage(anyone{allowed: true})
+	w.manage(fixedAuthorizer{allowed: true})
 	if _, open := w.Observer.fleet().Breaker(); !open {
 		t.Error("the next manager forgot the breaker")
 	}
@@ -353,7 +353,7 @@ func TestTheCapAndTheBreaker(t *testing.T) {
 }
 
 func TestASecretThatCantBeUsedIsToldAndCountsNothing(t *testing.T) {
-	w := newWorld(t, 1, func(pc *v1alpha1.ProbeConfig) { pc.Namespace, pc.Spec.NamespaceSelector = "shoot-0", nil })
+	w := newEnv(t, 1, func(pc *v1alpha1.ProbeConfig) { pc.Namespace, pc.Spec.NamespaceSelector = "shoot-0", nil })
 	if got := w.condition("Stalled"); got != "" {
 		t.Errorf("before: %q", got)
 	}
@@ -386,7 +386,7 @@ func TestAProbeThatGetsNoClearAnswerIsTold(t *testing.T) {
 			"The external probe of 1 target gets no clear answer, and nothing is scaled there; see worstTargets."},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, 1, c.change)
+			w := newEnv(t, 1, c.change)
 			sides := func() string { return w.condition("InternalHealthy") + ", " + w.condition("ExternalHealthy") }
 			w.fail("shoot-0")
 			w.want("shoot-0", "0r 0r", "it fails outside")
@@ -425,7 +425,7 @@ func TestAProbeThatGetsNoClearAnswerIsTold(t *testing.T) {
 }
 
 func TestARedirectScalesNothingAndIsToldAtOnce(t *testing.T) {
-	w := newWorld(t, 1, func(pc *v1alpha1.ProbeConfig) { pc.Namespace, pc.Spec.NamespaceSelector = "shoot-0", nil })
+	w := newEnv(t, 1, func(pc *v1alpha1.ProbeConfig) { pc.Namespace, pc.Spec.NamespaceSelector = "shoot-0", nil })
 	for range 4 {
 		w.probe("shoot-0", probe.OK, probe.Redirected)
 	}
@@ -433,17 +433,17 @@ func TestARedirectScalesNothingAndIsToldAtOnce(t *testing.T) {
 	if got := w.condition("ExternalHealthy"); got != "Unknown BelowThreshold" {
 		t.Errorf("ExternalHealthy is %q", got)
 	}
-	if got := meta.FindStatusCondition(w.stored().Status.Conditions, "ExternalHealthy").Message; got != "Neither threshold of the external probe is reached. What it finds counts nothing: Redirected." {
+	if got := meta.FindStatusCondition(w.stored().Status.Conditions, "ExternalHealthy").Message; got != "Neither threshold of the external probe is reached. The latest result doesn't count: Redirected." {
 		t.Errorf("it says %q", got)
 	}
 }
 
 func TestATenantsAccountIsAskedAgainBeforeAnythingIsScaledDown(t *testing.T) {
 	rights := func(pc *v1alpha1.ProbeConfig) { pc.Namespace, pc.Spec.NamespaceSelector = "shoot-0", nil }
-	w := newWorld(t, 1, rights)
+	w := newEnv(t, 1, rights)
 	w.fail("shoot-0")
 	w.want("shoot-0", "0r 0r", "with rights")
-	w.manage(anyone{})
+	w.manage(fixedAuthorizer{})
 	if got := w.condition("Accepted"); got != "False RuleViolated" {
 		t.Errorf("Accepted is %q", got)
 	}
@@ -456,16 +456,16 @@ func TestATenantsAccountIsAskedAgainBeforeAnythingIsScaledDown(t *testing.T) {
 // In an outage the own API server may answer late, too. What the probes found is no less true for it.
 func TestWhileNobodyTellsAnAccountsRightsProbesGoOnAndNothingIsTaken(t *testing.T) {
 	for name, test := range map[string]struct {
-		before           func(*world)
+		before           func(*env)
 		finds            probe.Class
 		held, afterwards string
 	}{
-		"what fails is scaled down afterwards": {func(w *world) { w.probe("shoot-0", probe.OK, probe.OK) }, probe.Timeout, "3 3", "0r 0r"},
-		"what is scaled down stays so":         {func(w *world) { w.fail("shoot-0") }, probe.Timeout, "0r 0r", "0r 0r"},
-		"what recovers is given back":          {func(w *world) { w.fail("shoot-0") }, probe.OK, "3 3", "3 3"},
+		"what fails is scaled down afterwards": {func(w *env) { w.probe("shoot-0", probe.OK, probe.OK) }, probe.Timeout, "3 3", "0r 0r"},
+		"what is scaled down stays so":         {func(w *env) { w.fail("shoot-0") }, probe.Timeout, "0r 0r", "0r 0r"},
+		"what recovers is given back":          {func(w *env) { w.fail("shoot-0") }, probe.OK, "3 3", "3 3"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, 1, func(pc *v1alpha1.ProbeConfig) { pc.Namespace, pc.Spec.NamespaceSelector = "shoot-0", nil })
+			w := newEnv(t, 1, func(pc *v1alpha1.ProbeConfig) { pc.Namespace, pc.Spec.NamespaceSelector = "shoot-0", nil })
 			test.before(w)
 			w.rights.silent = true
 			w.see()
@@ -483,8 +483,8 @@ func TestWhileNobodyTellsAnAccountsRightsProbesGoOnAndNothingIsTaken(t *testing.
 		})
 	}
 	t.Run("what wasn't probed isn't", func(t *testing.T) {
-		w := newWorld(t, 1, func(pc *v1alpha1.ProbeConfig) { pc.Namespace, pc.Spec.NamespaceSelector = "shoot-0", nil })
-		w.manage(anyone{silent: true})
+		w := newEnv(t, 1, func(pc *v1alpha1.ProbeConfig) { pc.Namespace, pc.Spec.NamespaceSelector = "shoot-0", nil })
+		w.manage(fixedAuthorizer{silent: true})
 		if n := len(w.Prober.Servers(w.keyOf("shoot-0"))); n != 0 {
 			t.Errorf("%d servers are probed with Secrets that the account perhaps may not read", n)
 		}
@@ -492,7 +492,7 @@ func TestWhileNobodyTellsAnAccountsRightsProbesGoOnAndNothingIsTaken(t *testing.
 }
 
 func TestWhatOthersScaledIsTheirs(t *testing.T) {
-	w := newWorld(t, 1, nil)
+	w := newEnv(t, 1, nil)
 	w.fail("shoot-0")
 	w.edit(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot-0", Name: "kcm"}}, `{"metadata":{"generation":9},"spec":{"replicas":1}}`)
 	w.probe("shoot-0", probe.OK, probe.Timeout)
@@ -508,7 +508,7 @@ func TestWhatOthersScaledIsTheirs(t *testing.T) {
 }
 
 func TestASecretThatIsWrittenWithoutAnotherKubeconfigChangesNothing(t *testing.T) {
-	w := newWorld(t, 1, nil)
+	w := newEnv(t, 1, nil)
 	w.probe("shoot-0", probe.OK, probe.OK)
 	w.probe("shoot-0", probe.OK, probe.Timeout)
 	w.probe("shoot-0", probe.OK, probe.Timeout)
@@ -520,7 +520,7 @@ func TestASecretThatIsWrittenWithoutAnotherKubeconfigChangesNothing(t *testing.T
 func TestTheNextManagerLeavesAloneWhatSomeoneTookOver(t *testing.T) {
 	for name, replicas := range map[string]string{"with as many replicas": "3", "with others": "1"} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, 1, nil)
+			w := newEnv(t, 1, nil)
 			w.fail("shoot-0")
 			for _, d := range []string{"kcm", "mcm"} {
 				w.edit(w.deployment(d), `{"metadata":{"generation":9},"spec":{"replicas":`+replicas+`}}`)
@@ -530,7 +530,7 @@ func TestTheNextManagerLeavesAloneWhatSomeoneTookOver(t *testing.T) {
 			if got := w.condition("ProtectionActive"); got != "False ScaledByOthers" || w.stored().Status.Targets.ScaledDown != 0 {
 				t.Errorf("ProtectionActive is %q while all run", got)
 			}
-			w.manage(anyone{allowed: true})
+			w.manage(fixedAuthorizer{allowed: true})
 			w.fail("shoot-0")
 			w.want("shoot-0", replicas+"r "+replicas+"r", "the next manager knows it too")
 			for range 7 {
@@ -544,7 +544,7 @@ func TestTheNextManagerLeavesAloneWhatSomeoneTookOver(t *testing.T) {
 }
 
 func TestTheBreakerIsOneForAllConfigs(t *testing.T) {
-	w := newWorld(t, 6, nil)
+	w := newEnv(t, 6, nil)
 	for i := range 6 {
 		w.probe(shoot(i), probe.OK, probe.OK)
 	}
@@ -568,7 +568,7 @@ func TestTheBreakerIsOneForAllConfigs(t *testing.T) {
 
 // A standby probes nothing. What it knows of the breaker is what the leader's statuses tell, that it closed, too.
 func TestAStandbyFollowsTheBreaker(t *testing.T) {
-	w := newWorld(t, 1, nil)
+	w := newEnv(t, 1, nil)
 	for _, id := range []string{"20260301t115900z", "20260301t121500z", "", "20260301t121600z", ""} {
 		stored := w.stored().DeepCopy()
 		stored.Status.BreakerID = id
@@ -580,7 +580,7 @@ func TestAStandbyFollowsTheBreaker(t *testing.T) {
 }
 
 func TestATargetThatIsntSelectedAnyMoreIsDroppedAlsoWhenItWasOnlyObserved(t *testing.T) {
-	w := newWorld(t, 2, func(pc *v1alpha1.ProbeConfig) { pc.Spec.Mode = v1alpha1.Observe })
+	w := newEnv(t, 2, func(pc *v1alpha1.ProbeConfig) { pc.Spec.Mode = v1alpha1.Observe })
 	w.probe("shoot-0", probe.OK, probe.OK)
 	w.probe("shoot-1", probe.OK, probe.OK)
 	w.edit(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shoot-0"}}, `{"metadata":{"labels":{"role":null}}}`)
@@ -595,7 +595,7 @@ func TestATargetThatIsntSelectedAnyMoreIsDroppedAlsoWhenItWasOnlyObserved(t *tes
 
 // A run that ends after its target was dropped must not bring it back.
 func TestARunThatEndsLateDoesntCountADroppedTarget(t *testing.T) {
-	w := newWorld(t, 2, nil)
+	w := newEnv(t, 2, nil)
 	w.probe("shoot-0", probe.OK, probe.OK)
 	w.probe("shoot-1", probe.OK, probe.OK)
 	late := w.Observer.targets.of(client.ObjectKeyFromObject(w.stored()))[0]
@@ -608,7 +608,7 @@ func TestARunThatEndsLateDoesntCountADroppedTarget(t *testing.T) {
 
 // What the config doesn't name any more is still scaled down, and takes a place under the cap until it has its replicas.
 func TestWhatAConfigDoesntNameAnyMoreStillCounts(t *testing.T) {
-	w := newWorld(t, 1, nil)
+	w := newEnv(t, 1, nil)
 	w.fail("shoot-0")
 	w.want("shoot-0", "0r 0r", "before")
 	w.guard.SetGuardrails([]*v1alpha1.Guardrail{{ObjectMeta: metav1.ObjectMeta{Name: "stop"}, Spec: v1alpha1.GuardrailSpec{Frozen: true}}})
@@ -635,7 +635,7 @@ type vitals struct {
 	servers []string
 }
 
-func (v *vitals) Vital(_ context.Context, _ string, servers []string, ref probe.Ref) (string, error) {
+func (v *vitals) Protected(_ context.Context, _ string, servers []string, ref probe.Ref) (string, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.servers = servers
@@ -644,9 +644,9 @@ func (v *vitals) Vital(_ context.Context, _ string, servers []string, ref probe.
 
 // What a rule asked when the config was written may be otherwise by now, or nobody looked.
 func TestWhatServesTheProbedServerIsNeverScaledDown(t *testing.T) {
-	w := newWorld(t, 1, nil)
+	w := newEnv(t, 1, nil)
 	v := &vitals{why: map[string]string{"kcm": "its pods are behind Service front, which is probed"}}
-	w.Vital = v
+	w.Protection = v
 	w.fail("shoot-0")
 	w.want("shoot-0", "3 3", "the last to go is behind the Service: none goes")
 	if fmt.Sprint(v.servers) != "[internal.example.com:443 external.example.com:443]" {
@@ -672,7 +672,7 @@ func TestWhatServesTheProbedServerIsNeverScaledDown(t *testing.T) {
 // An object that got its replicas back keeps its record when that can't be removed just then. In the next protection it is as any
 // other.
 func TestWhatKeptItsRecordIsScaledDownInTheNextProtection(t *testing.T) {
-	w := newWorld(t, 1, func(pc *v1alpha1.ProbeConfig) { pc.Spec.DependentResourceInfos = pc.Spec.DependentResourceInfos[:1] })
+	w := newEnv(t, 1, func(pc *v1alpha1.ProbeConfig) { pc.Spec.DependentResourceInfos = pc.Spec.DependentResourceInfos[:1] })
 	w.fail("shoot-0")
 	w.want("shoot-0", "0r 3", "the first")
 	w.api.unpatched = true

@@ -15,7 +15,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/probing"
 )
 
-// targets own what is known of all targets of all configs. It is safe for concurrent use.
+// targets own the state of all targets of all configs. It is safe for concurrent use.
 type targets struct {
 	all sync.Map // from probing.Key to *target
 }
@@ -26,37 +26,37 @@ type target struct {
 	is probe.Target // needs mu
 }
 
-// tell has a target learn what happened, and everybody what follows: the fleet, who looks at targets, and who keeps statuses. Ok is
-// false when there is no such target.
-func (o *Observer) tell(key probing.Key, e probe.Event) (is probe.Target, do probe.Actions, ok bool) {
+// apply gives a target an event, and passes on what follows: to the fleet, the queue of targets and the statuses. Ok is false when there
+// is no such target.
+func (o *Observer) apply(key probing.Key, e probe.Event) (target probe.Target, do probe.Actions, ok bool) {
 	t := o.targets.find(key)
 	if t == nil {
-		return is, do, false
+		return target, do, false
 	}
 	t.mu.Lock()
 	t.is, do = t.is.Next(e)
-	is = t.is
-	breaker := o.tellFleet(&is, do) // with t.mu: in the order in which it happened
+	target = t.is
+	breaker := o.updateFleet(&target, do) // with t.mu: in the order in which it happened
 	t.mu.Unlock()
 	if breaker {
 		o.requestAll() // it holds them all, or lets them go
 	}
-	if do.Look {
+	if do.Reconcile {
 		o.requestTarget(key)
 	}
-	if do.Tell {
-		o.requestConfig(is.Config.Key())
+	if do.UpdateStatus {
+		o.requestConfig(target.Config.Key())
 	}
-	return is, do, true
+	return target, do, true
 }
 
-// tellFleet says whether the breaker opened or closed.
-func (o *Observer) tellFleet(is *probe.Target, do probe.Actions) (breaker bool) {
-	switch at := is.Key(); {
-	case do.Ran:
-		return o.fleet().Observe(at, &is.State, is.State.At)
+// updateFleet says whether the breaker opened or closed.
+func (o *Observer) updateFleet(target *probe.Target, do probe.Actions) (breaker bool) {
+	switch at := target.Key(); {
+	case do.RunCounted:
+		return o.fleet().ObserveRun(at, &target.State, target.State.At)
 	case do.Unprobed:
-		o.fleet().Unprobed(at)
+		o.fleet().ObserveUnprobed(at)
 	case do.Gone:
 		o.fleet().Forget(at)
 	case do.Down != nil:
@@ -65,12 +65,12 @@ func (o *Observer) tellFleet(is *probe.Target, do probe.Actions) (breaker bool) 
 	return false
 }
 
-// update has everybody learn of a config that changed, or of what the rules say of it.
+// update takes in a config that changed, or whose verdict did.
 func (o *Observer) update(_ context.Context, before, now storedConfig) {
 	if now.Object != before.Object {
 		o.followBreaker(now.Object, before.Object == nil || before.Object.Status.BreakerID != now.Object.Status.BreakerID)
 	}
-	if before.Object == nil || !now.SameJudgement(before) || !o.knowsTargets(now) || !sameForTargets(before.Object, now.Object) {
+	if before.Object == nil || !now.SameJudgement(before) || !o.assignedToAll(now) || !sameForTargets(before.Object, now.Object) {
 		o.retarget(client.ObjectKeyFromObject(now.Object))
 	}
 }
@@ -82,11 +82,11 @@ func sameForTargets(was, is *v1alpha1.ProbeConfig) bool {
 		slices.Equal(was.Finalizers, is.Finalizers) && slices.Equal(was.Status.DependentKinds, is.Status.DependentKinds)
 }
 
-// retarget makes a config's targets those that it asks for now. A namespace that it doesn't select any more stays until it
-// has back what was taken.
+// retarget makes a config's targets those that it asks for now. A namespace that it doesn't select any more stays until its
+// replicas are restored.
 func (o *Observer) retarget(key types.NamespacedName) {
-	o.telling.Lock()
-	defer o.telling.Unlock()
+	o.assigning.Lock()
+	defer o.assigning.Unlock()
 	j, ok := o.policies.Get(key)
 	if !ok {
 		return
@@ -98,48 +98,48 @@ func (o *Observer) retarget(key types.NamespacedName) {
 		}
 		return
 	}
-	for _, name := range o.places(c) {
+	for _, name := range o.candidateNamespaces(c) {
 		if o.selects(c, name) {
-			o.follow(targetKey(key, name), c, false)
+			o.assign(targetKey(key, name), c, false)
 		}
 	}
 	for _, t := range o.targets.of(key) {
 		if !o.selects(c, t.Namespace) {
-			o.follow(keyOf(&t), c, true)
+			o.assign(keyOf(&t), c, true)
 		}
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.told[key] = c
+	o.assigned[key] = c
 }
 
-// knowsTargets says whether all targets of a config know it as it was read last. One that can't be read asks for none.
-func (o *Observer) knowsTargets(j storedConfig) bool {
+// assignedToAll says whether all targets of a config know it as it was read last. One that can't be read asks for none.
+func (o *Observer) assignedToAll(j storedConfig) bool {
 	if !o.synced.Load() {
 		return false
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return j.Read.unreadable != nil || j.Read.config != nil && o.told[client.ObjectKeyFromObject(j.Object)] == j.Read.config
+	return j.Read.unreadable != nil || j.Read.config != nil && o.assigned[client.ObjectKeyFromObject(j.Object)] == j.Read.config
 }
 
-// follow tells a target of its config. In a namespace that is new, or that is there again, nothing is known of its objects.
-// It needs o.telling.
-func (o *Observer) follow(key probing.Key, c *probe.Config, departed bool) {
+// assign gives a target its config. In a namespace that is new, or that is there again, nothing is known of its objects.
+// It needs o.assigning.
+func (o *Observer) assign(key probing.Key, c *probe.Config, departed bool) {
 	o.targets.ensure(key, c)
-	anew := o.stands(key.Namespace) && o.fleet().Expect(probe.TargetKey{Config: c.UID, Namespace: key.Namespace}, c.Namespace != o.OwnNamespace)
-	o.tell(key, probe.Followed{Config: c, Departed: departed, Anew: anew})
+	anew := o.namespaceActive(key.Namespace) && o.fleet().Add(probe.TargetKey{Config: c.UID, Namespace: key.Namespace}, c.Namespace != o.OwnNamespace)
+	o.apply(key, probe.ConfigAssigned{Config: c, Deselected: departed, NamespaceIsNew: anew})
 }
 
 // Observe takes in what a run of probes found, and says when the next one is.
 func (o *Observer) Observe(key probing.Key, run probe.Run) (next time.Time) {
-	switch is, do, ok := o.tell(key, probe.Ran{Run: run}); {
+	switch target, do, ok := o.apply(key, probe.RunEnded{Run: run}); {
 	case !ok:
 		return run.Ended.Add(time.Minute) // its removal is on its way
-	case !do.Ran: // it is of something else than what is probed now
+	case !do.RunCounted: // it is of something else than what is probed now
 		return run.Ended
 	default:
-		return is.State.NextRun
+		return target.State.NextRun
 	}
 }
 
@@ -149,11 +149,11 @@ func (ts *targets) find(key probing.Key) *target {
 	return found
 }
 
-// get gives what is known of a target; ok is false when there is none.
-func (ts *targets) get(key probing.Key) (is probe.Target, ok bool) {
+// get gives a target's state; ok is false when there is none.
+func (ts *targets) get(key probing.Key) (target probe.Target, ok bool) {
 	t := ts.find(key)
 	if t == nil {
-		return is, false
+		return target, false
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -174,8 +174,8 @@ func (ts *targets) of(config types.NamespacedName) (all []probe.Target) {
 		if key.Name != name {
 			continue
 		}
-		if is, ok := ts.get(key); ok {
-			all = append(all, is)
+		if target, ok := ts.get(key); ok {
+			all = append(all, target)
 		}
 	}
 	slices.SortFunc(all, func(a, b probe.Target) int { return strings.Compare(a.Namespace, b.Namespace) })
@@ -194,4 +194,4 @@ func targetKey(config types.NamespacedName, namespace string) probing.Key {
 	return probing.Key{Namespace: namespace, Name: config.String()}
 }
 
-func keyOf(is *probe.Target) probing.Key { return targetKey(is.Config.Key(), is.Namespace) }
+func keyOf(target *probe.Target) probing.Key { return targetKey(target.Config.Key(), target.Namespace) }

@@ -15,7 +15,7 @@ import (
 
 // A tenant's word must not lift what protects the others from one cause that looks like many.
 func TestATenantDoesntResetTheBreakerOfAll(t *testing.T) {
-	w := newWorld(t, 2, func(pc *v1alpha1.ProbeConfig) { pc.Namespace, pc.Spec.NamespaceSelector = "shoot-0", nil })
+	w := newEnv(t, 2, func(pc *v1alpha1.ProbeConfig) { pc.Namespace, pc.Spec.NamespaceSelector = "shoot-0", nil })
 	const id = "20260301t115900z"
 	w.Observer.fleet().FollowBreaker(&limit.Opening{ID: id, OpenedAt: noon})
 	w.keep()
@@ -23,7 +23,7 @@ func TestATenantDoesntResetTheBreakerOfAll(t *testing.T) {
 	if _, open := w.Observer.fleet().Breaker(); !open {
 		t.Error("a reset on a tenant's config closed it")
 	}
-	w.manage(anyone{allowed: true})
+	w.manage(fixedAuthorizer{allowed: true})
 	if _, open := w.Observer.fleet().Breaker(); !open {
 		t.Fatal("a reset on a tenant's config closed it for the next manager")
 	}
@@ -46,7 +46,7 @@ func TestATenantDoesntResetTheBreakerOfAll(t *testing.T) {
 	if b, open := w.Observer.fleet().Breaker(); open {
 		t.Errorf("the command that the condition names didn't close it: %+v", b)
 	}
-	w.manage(anyone{allowed: true})
+	w.manage(fixedAuthorizer{allowed: true})
 	if b, open := w.Observer.fleet().Breaker(); open {
 		t.Errorf("the next manager opened it again: %+v", b)
 	}
@@ -54,7 +54,7 @@ func TestATenantDoesntResetTheBreakerOfAll(t *testing.T) {
 
 func TestTargetsThatAreOnlyObservedDontOpenTheBreaker(t *testing.T) {
 	for mode, want := range map[v1alpha1.Mode]bool{v1alpha1.Observe: false, v1alpha1.Enforce: true} {
-		w := newWorld(t, 4, func(pc *v1alpha1.ProbeConfig) { pc.Spec.Mode = mode })
+		w := newEnv(t, 4, func(pc *v1alpha1.ProbeConfig) { pc.Spec.Mode = mode })
 		for i := range 3 {
 			w.fail(shoot(i))
 		}
@@ -66,7 +66,7 @@ func TestTargetsThatAreOnlyObservedDontOpenTheBreaker(t *testing.T) {
 
 // Who may write Deployments elsewhere can write there what a record of anybody's config looks like.
 func TestARecordOfATenantsMakingHoldsNothing(t *testing.T) {
-	w := newWorld(t, 2, nil)
+	w := newEnv(t, 2, nil)
 	elsewhere := hostedObjects("elsewhere")
 	elsewhere[0].SetLabels(nil)
 	forged := elsewhere[len(elsewhere)-1]
@@ -80,11 +80,11 @@ func TestARecordOfATenantsMakingHoldsNothing(t *testing.T) {
 		}
 	}
 	w.api.denied = "elsewhere"
-	w.manage(anyone{allowed: true})
+	w.manage(fixedAuthorizer{allowed: true})
 	if keys := w.Observer.targets.keys(); len(keys) != 2 {
 		t.Errorf("targets are %v", keys)
 	}
-	if p := w.Observer.fleet().PermitDown(probe.TargetKey{Config: "config-uid", Namespace: "shoot-0"}, w.clock.Now()); strings.Contains(p.Message, "isn't known") {
+	if p := w.Observer.fleet().AcquireScaleDown(probe.TargetKey{Config: "config-uid", Namespace: "shoot-0"}, w.clock.Now()); strings.Contains(p.Message, "isn't known") {
 		t.Errorf("it counts under the cap: %+v", p)
 	}
 	if err := w.api.Delete(t.Context(), w.stored()); err != nil {
@@ -97,7 +97,7 @@ func TestARecordOfATenantsMakingHoldsNothing(t *testing.T) {
 
 func TestATenantsTargetsHaveTheirOwnShareOfTheCap(t *testing.T) {
 	for namespace, want := range map[string]string{"shoot-0": "3 3", ownNamespace: "0r 0r"} {
-		w := newWorld(t, 2, func(pc *v1alpha1.ProbeConfig) {
+		w := newEnv(t, 2, func(pc *v1alpha1.ProbeConfig) {
 			if pc.Namespace = namespace; namespace != ownNamespace {
 				pc.Spec.NamespaceSelector = nil
 			}
@@ -107,12 +107,12 @@ func TestATenantsTargetsHaveTheirOwnShareOfTheCap(t *testing.T) {
 			at := probe.TargetKey{Config: "fleet", Namespace: shoot(i)}
 			if i == 0 {
 				at.Config = "of the tenant"
-				fleet.Expect(at, true)
+				fleet.Add(at, true)
 			}
-			fleet.Expect(at, false)
+			fleet.Add(at, false)
 			fleet.ObserveDown(at, i == 0)
-			fleet.Acts(at, true, noon)
-			fleet.Observe(at, &probe.State{At: noon, External: probe.Counts{Successes: 1, Counted: noon}}, noon)
+			fleet.SetActive(at, true, noon)
+			fleet.ObserveRun(at, &probe.State{At: noon, External: probe.Counts{Successes: 1, CountedAt: noon}}, noon)
 		}
 		w.fail("shoot-0")
 		w.want("shoot-0", want, "its namespace has its share, of a config in "+namespace)

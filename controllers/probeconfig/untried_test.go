@@ -15,13 +15,13 @@ import (
 
 // A name that is mistaken fails like a network that is down.
 func TestNothingIsScaledDownBeforeTheKubeconfigHasWorked(t *testing.T) {
-	w := newWorld(t, 1, func(pc *v1alpha1.ProbeConfig) { pc.Namespace, pc.Spec.NamespaceSelector = "shoot-0", nil })
+	w := newEnv(t, 1, func(pc *v1alpha1.ProbeConfig) { pc.Namespace, pc.Spec.NamespaceSelector = "shoot-0", nil })
 	for range 4 {
 		w.probe("shoot-0", probe.OK, probe.Resolve)
 	}
 	w.want("shoot-0", "3 3", "it never worked")
-	if held := w.target("shoot-0").Held; held.Reason != probe.HeldAsUntried {
-		t.Errorf("held back by %+v", held)
+	if permit := w.target("shoot-0").Permit; permit.Reason != probe.HeldUntriedKubeconfig {
+		t.Errorf("held back by %+v", permit)
 	}
 	w.keep()
 	const says = "The external probe fails, and hasn't succeeded since Secret shoot-0/external was written: Resolve."
@@ -37,12 +37,12 @@ func TestNothingIsScaledDownBeforeTheKubeconfigHasWorked(t *testing.T) {
 // Who starts in the middle of an outage knows by the status which kubeconfigs had worked.
 func TestAManagerThatStartsInAnOutageActsUponAKubeconfigThatHadWorked(t *testing.T) {
 	for name, c := range map[string]struct {
-		meanwhile func(*world)
+		meanwhile func(*env)
 		want      string
 	}{
-		"as it was":    {func(*world) {}, "0r 0r"},
-		"another name": {func(w *world) { w.edit(w.secret("external"), w.rotated("external")) }, "3 3"},
-		"nothing is told": {func(w *world) {
+		"as it was":    {func(*env) {}, "0r 0r"},
+		"another name": {func(w *env) { w.edit(w.secret("external"), w.rotated("external")) }, "3 3"},
+		"nothing is told": {func(w *env) {
 			pc := w.stored()
 			pc.Status.ProvenKubeconfigs = nil
 			if err := w.api.Status().Update(w.t.Context(), pc); err != nil {
@@ -51,11 +51,11 @@ func TestAManagerThatStartsInAnOutageActsUponAKubeconfigThatHadWorked(t *testing
 		}, "3 3"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, 1, nil)
+			w := newEnv(t, 1, nil)
 			w.probe("shoot-0", probe.OK, probe.OK)
 			w.keep()
 			c.meanwhile(w)
-			w.manage(anyone{allowed: true})
+			w.manage(fixedAuthorizer{allowed: true})
 			for range 4 {
 				w.probe("shoot-0", probe.OK, probe.Timeout)
 			}
@@ -65,7 +65,7 @@ func TestAManagerThatStartsInAnOutageActsUponAKubeconfigThatHadWorked(t *testing
 }
 
 func TestWhatWorkedIsToldUntilItChanges(t *testing.T) {
-	w := newWorld(t, 2, nil)
+	w := newEnv(t, 2, nil)
 	w.probe("shoot-0", probe.OK, probe.OK)
 	told := func(want string) {
 		t.Helper()
@@ -82,7 +82,7 @@ func TestWhatWorkedIsToldUntilItChanges(t *testing.T) {
 	w.probe("shoot-1", probe.OK, probe.OK)
 	told("shoot-0 shoot-1")
 	w.edit(w.namespaceObject("shoot-1"), `{"metadata":{"annotations":{"autohealer.resourcestack.com/hibernated":"true"}}}`)
-	w.manage(anyone{allowed: true})
+	w.manage(fixedAuthorizer{allowed: true})
 	told("shoot-0 shoot-1")
 	before := w.stored().Status.ProvenKubeconfigs[0].Mark
 	w.edit(w.secret("external"), w.rotated("external"))
@@ -102,7 +102,7 @@ func TestWhatWorkedIsToldUntilItChanges(t *testing.T) {
 
 // Many that were written wrong don't speak of the network of all.
 func TestKubeconfigsThatNeverWorkedDontOpenTheBreaker(t *testing.T) {
-	w := newWorld(t, 10, nil)
+	w := newEnv(t, 10, nil)
 	for i := range 6 {
 		w.probe(shoot(i), probe.OK, probe.OK)
 	}
@@ -116,6 +116,6 @@ func TestKubeconfigsThatNeverWorkedDontOpenTheBreaker(t *testing.T) {
 	}
 }
 
-func (w *world) secret(name string) *corev1.Secret {
+func (w *env) secret(name string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot-0", Name: name}}
 }

@@ -20,8 +20,8 @@ const (
 	// senders are how many deletions are asked of the API server at once.
 	senders       = 32
 	configWorkers = 4
-	// judges ask the API server what accounts may do, one question after the other.
-	judges = 4
+	// admissionWorkers ask the API server what accounts may do, one question after the other.
+	admissionWorkers = 4
 )
 
 // AddToManager adds the observer and both controllers.
@@ -43,7 +43,7 @@ func AddToManager(mgr manager.Manager, opts policy.Options) error {
 			_ = current.Check(ctx, v1alpha1.GroupVersion.WithKind(kindWeederConfig), d.Key, d.Config, d.Generation)
 		}},
 		Pods: &actuate.Pods{
-			Client: pods, Acts: mgr.GetLogger().WithName("history"), Leads: opts.Leads,
+			Client: pods, Acts: mgr.GetLogger().WithName(kube.HistoryLogger), Leads: opts.Leads,
 			Current: current,
 		},
 		sending: semaphore.NewWeighted(senders),
@@ -51,7 +51,7 @@ func AddToManager(mgr manager.Manager, opts policy.Options) error {
 	if err := mgr.Add(observer); err != nil {
 		return err
 	}
-	if err := kube.AddController(mgr, "weederconfig-pod", reconciler, podWorkers, observer.lead); err != nil {
+	if err := kube.AddController(mgr, "weederconfig-pod", reconciler, podWorkers, observer.attachPods); err != nil {
 		return err
 	}
 	steps := observer.steps()
@@ -60,5 +60,5 @@ func AddToManager(mgr manager.Manager, opts policy.Options) error {
 		reconciler.Recorder.forget(config)
 	}
 	configs := &policy.Keeper[*v1alpha1.WeederConfig]{Steps: steps, Clock: opts.Facts.Clock, Urgent: observer.policies.Unseen, Leads: opts.Leads}
-	return configs.AddToManager(mgr, "weederconfig", configWorkers, observer.leadConfigs)
+	return configs.AddToManager(mgr, "weederconfig", configWorkers, observer.attachConfigs)
 }

@@ -1,4 +1,5 @@
-// Package weederconfig deletes crash-looping pods after the Service that they depend on recovered. The Observer keeps what
-// is known up to date on every replica; on the leader the pod reconciler plans and acts, and the config reconciler keeps
-// status. Nothing runs for a single window: opening one is an entry in what the Observer knows.
+// Package weederconfig deletes crash-looping pods after the Service that they depend on recovered. The Observer keeps the
+// planner's state up to date on every replica; on the leader the PodReconciler plans and acts, and a policy.Keeper writes
+// status. A window has no goroutine or object of its own: it is an entry in that state. Begin at AddToManager, then
+// PodReconciler.Reconcile.
 package weederconfig

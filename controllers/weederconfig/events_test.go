@@ -14,10 +14,10 @@ import (
 func TestARecoveryAndADeletionAreToldOnBothSides(t *testing.T) {
 	w := newWorld(t)
 	w.observe(t.Context(), stored("wc", func(s *v1alpha1.WeederConfigSpec) { s.WatchDuration = "1m" }))
-	w.lead(newQueue(t))
+	w.attachPods(newQueue(t))
 	w.recover()
 	w.clock.Step(2 * time.Second)
-	w.Report.deleted(w.decided(t, crashing("api-1")), w.clock.Now())
+	w.Report.reportDeletion(w.decided(t, crashing("api-1")), w.clock.Now())
 	recovery := "Service autohealer-system/etcd turned Ready; WeederConfig autohealer-system/wc deletes pods that depend on it and crash-loop within 1m0s of that"
 	deletion := "WeederConfig autohealer-system/wc deletes pod autohealer-system/api-1: Service etcd recovered at 12:00:00Z, and container main exited with code 1 after 4 restarts"
 	want := []event{
@@ -37,7 +37,7 @@ func TestAnEvictionOfAReplacementSaysSo(t *testing.T) {
 	w.recover()
 	plan := w.decided(t, crashing("api-1"))
 	plan.Delete.Before = []time.Time{{}}
-	w.Report.deleted(plan, w.clock.Now())
+	w.Report.reportDeletion(plan, w.clock.Now())
 	last := w.heard.all[len(w.heard.all)-1]
 	if last.action != "Evict" || !strings.Contains(last.note, "evicts pod") || !strings.HasSuffix(last.note, "; it had replaced a pod that was deleted before") {
 		t.Errorf("told %q", last)
@@ -52,7 +52,7 @@ func TestAStandbyKeepsARecoveryToItselfUntilItLeads(t *testing.T) {
 	if len(w.heard.all) != 0 {
 		t.Fatalf("a standby told %q", w.heard.all)
 	}
-	w.lead(newQueue(t))
+	w.attachPods(newQueue(t))
 	if len(w.heard.all) != 2 {
 		t.Errorf("the new leader told %q", w.heard.all)
 	}
@@ -60,12 +60,12 @@ func TestAStandbyKeepsARecoveryToItselfUntilItLeads(t *testing.T) {
 	w = newWorld(t)
 	w.observe(t.Context(), wc)
 	w.recover()
-	st := state{synced: true}
+	st := statusInput{synced: true}
 	st.summary, _ = w.weeder().Summary(wc.UID, w.moment())
 	byLeader := wc.DeepCopy()
 	byLeader.Status = statusOf(wc, st)
 	w.policies.Seen(t.Context(), byLeader)
-	w.lead(newQueue(t))
+	w.attachPods(newQueue(t))
 	if len(w.heard.all) != 0 {
 		t.Errorf("what the former leader had told was told again: %q", w.heard.all)
 	}
@@ -87,7 +87,7 @@ func TestARecoveryPromisesNothingThatTheConfigDoesNot(t *testing.T) {
 				w.guard.SetGuardrails([]*v1alpha1.Guardrail{{ObjectMeta: metav1.ObjectMeta{Name: "platform"}, Spec: v1alpha1.GuardrailSpec{Paused: true}}})
 			}
 			w.observe(t.Context(), stored("wc", c.change))
-			w.lead(newQueue(t))
+			w.attachPods(newQueue(t))
 			w.recover()
 			if len(w.heard.all) != 2 || !strings.Contains(strings.ReplaceAll(w.heard.all[0].note, ownNamespace+"/", ""), c.says) {
 				t.Errorf("told %q", w.heard.all)

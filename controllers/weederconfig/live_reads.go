@@ -21,27 +21,27 @@ import (
 type liveReadCache struct {
 	sync.Map
 
-	asking singleflight.Group
+	reads singleflight.Group
 }
 
 type liveRead struct{ kind, namespace, name string }
 
-// confirm reads live what the watches haven't told of lately; read says that it did, so that one must decide again.
-func (r *PodReconciler) confirm(ctx context.Context, plan weeder.Plan) (read bool, err error) {
+// refreshStale reads live what the watches have been quiet about; read says that it did, so that the plan must be made again.
+func (r *PodReconciler) refreshStale(ctx context.Context, plan weeder.Plan) (read bool, err error) {
 	now, namespace, service, of := r.Observer.Facts.Clock.Now(), plan.Pod.Namespace, plan.Delete.Service, plan.Pod.Workload()
 	for _, look := range []struct {
 		at   liveRead
 		must bool
 		read func() error
 	}{
-		{liveRead{"Service", namespace, service}, r.Observer.quiet(kindSlice, now), func() error {
+		{liveRead{"Service", namespace, service}, r.Observer.watchQuiet(kindSlice, now), func() error {
 			return r.readService(ctx, types.NamespacedName{Namespace: namespace, Name: service})
 		}},
 		// Labels of namespaces change once in a blue moon.
 		{liveRead{"Namespace", "", namespace}, namespace != plan.Delete.Key.Namespace, func() error { return r.readNamespace(ctx, namespace) }},
-		{liveRead{of.Kind, namespace, of.Name}, r.Observer.quiet(of.Kind, now), func() error { return r.readWorkload(ctx, of) }},
+		{liveRead{of.Kind, namespace, of.Name}, r.Observer.watchQuiet(of.Kind, now), func() error { return r.readWorkload(ctx, of) }},
 	} {
-		if !look.must || r.liveReads.believed(look.at, now.Add(-r.Observer.Facts.Timings.QuietWatch())) {
+		if !look.must || r.liveReads.fresh(look.at, now.Add(-r.Observer.Facts.Timings.QuietWatch())) {
 			continue
 		}
 		read = true
@@ -55,7 +55,7 @@ func (r *PodReconciler) confirm(ctx context.Context, plan weeder.Plan) (read boo
 // once reads, or waits while another pod's deletion has the same read: those that one recovery allows are decided at once.
 // Whose read it is doesn't matter: reconciliations end with the manager, all together.
 func (c *liveReadCache) once(of liveRead, now time.Time, read func() error) error {
-	_, err, _ := c.asking.Do(of.kind+" "+of.namespace+"/"+of.name, func() (any, error) {
+	_, err, _ := c.reads.Do(of.kind+" "+of.namespace+"/"+of.name, func() (any, error) {
 		err := read()
 		if err == nil {
 			c.Store(of, now)
@@ -65,8 +65,8 @@ func (c *liveReadCache) once(of liveRead, now time.Time, read func() error) erro
 	return err
 }
 
-// believed says whether it was read since then. What wasn't is forgotten.
-func (c *liveReadCache) believed(of liveRead, since time.Time) bool {
+// fresh says whether it was read since then. Older reads are dropped.
+func (c *liveReadCache) fresh(of liveRead, since time.Time) bool {
 	c.Range(func(other, at any) bool {
 		if at.(time.Time).Before(since) {
 			c.Delete(other)
@@ -92,7 +92,7 @@ func (r *PodReconciler) readService(ctx context.Context, key types.NamespacedNam
 		return fmt.Errorf("list the EndpointSlices of Service %s before deleting what depends on it: %w", key, err)
 	}
 	for i := range slices.Items {
-		r.Observer.follow(r.Observer.weeder().ObserveSlice(&slices.Items[i], r.Observer.moment()))
+		r.Observer.handleChanges(r.Observer.weeder().ObserveSlice(&slices.Items[i], r.Observer.moment()))
 	}
 	return nil
 }
@@ -107,13 +107,13 @@ func (r *PodReconciler) readNamespace(ctx context.Context, name string) error {
 }
 
 func (r *PodReconciler) readWorkload(ctx context.Context, w weeder.Workload) error {
-	object := about(workload(w.Kind))
+	object := metadataOf(workload(w.Kind))
 	err := r.Live.Get(ctx, types.NamespacedName{Namespace: w.Namespace, Name: w.Name}, object)
 	switch {
 	case err == nil:
-		r.Observer.hold(w.Kind, object)
+		r.Observer.observeHold(w.Kind, object)
 	case apierrors.IsNotFound(err): // its pods go with it
-		r.Observer.holdGone(w)
+		r.Observer.forgetHold(w)
 	default:
 		return fmt.Errorf("read %s before deleting a pod of it: %w", w, err)
 	}

@@ -66,7 +66,7 @@ func reason(t *testing.T, r *PodReconciler, pod types.NamespacedName) string {
 	t.Helper()
 	plan, next := r.decide(t.Context(), pod)
 	if next == weeder.Delete {
-		r.giveBack(plan)
+		r.releaseReservation(plan)
 		return "delete"
 	}
 	if len(plan.Holds) == 0 {
@@ -157,7 +157,7 @@ func TestDeletionsThatAreDecidedAtOnceShareARead(t *testing.T) {
 		var asking sync.WaitGroup
 		for range 64 {
 			asking.Go(func() {
-				if read, err := r.confirm(t.Context(), plan); !read || err != nil {
+				if read, err := r.refreshStale(t.Context(), plan); !read || err != nil {
 					t.Errorf("read is %t, error %v", read, err)
 				}
 			})
@@ -230,7 +230,7 @@ func TestASilentWatchOfWorkloadsIsNotBelieved(t *testing.T) {
 			pod.OwnerReferences[0].Kind = "StatefulSet"
 			w.pod(weeder.ReadPod(pod))
 			if c.told != nil {
-				holds[*appsv1.StatefulSet](w.Observer, "StatefulSet", c.told).Handlers(nil).OnAdd(c.told, true)
+				watchHolds[*appsv1.StatefulSet](w.Observer, "StatefulSet", c.told).Handlers(nil).OnAdd(c.told, true)
 			}
 			w.clock.Step(c.silent)
 			w.recover()

@@ -57,10 +57,10 @@ func TestWhatTheMetricsShow(t *testing.T) {
 	}
 	w := newWorld(t)
 	w.observe(t.Context(), stored("wc", nil))
-	w.lead(newQueue(t))
+	w.attachPods(newQueue(t))
 	w.recover()
 	w.clock.Step(30 * time.Millisecond)
-	w.Report.deleted(w.decided(t, crashing("api-1")), w.clock.Now())
+	w.Report.reportDeletion(w.decided(t, crashing("api-1")), w.clock.Now())
 	key := types.NamespacedName{Namespace: ownNamespace, Name: "wc"}
 	gaugeStates(key, weeder.Summary{WeederConfigStatus: v1alpha1.WeederConfigStatus{ActiveWindows: 2}, Held: map[weeder.Reason]weeder.HoldCount{"Cooldown": {Pods: 3}}}, false)
 	gaugeStates(key, weeder.Summary{WeederConfigStatus: v1alpha1.WeederConfigStatus{ActiveWindows: 1}, Held: map[weeder.Reason]weeder.HoldCount{"Paused": {Pods: 1}}}, true)
@@ -81,6 +81,30 @@ func TestWhatTheMetricsShow(t *testing.T) {
 	}
 }
 
+func TestAConfigsCountersBeginAtZero(t *testing.T) {
+	actsTotal.Reset()
+	recoveriesTotal.Reset()
+	gaugeStates(types.NamespacedName{Namespace: "shop", Name: "wc"}, weeder.Summary{}, false)
+	is := scrape(t, actsTotal, recoveriesTotal)
+	for _, want := range []string{
+		`autohealer_weederconfig_recoveries_total{namespace="shop",policy="wc"} 0`,
+		`autohealer_weederconfig_deletions_total{namespace="shop",policy="wc",result="refused",verb="Evict"} 0`,
+		`autohealer_weederconfig_deletions_total{namespace="shop",policy="wc",result="done",verb="Delete"} 0`,
+	} {
+		if !slices.Contains(is, want) {
+			t.Errorf("lacks %s in %q", want, is)
+		}
+	}
+	for _, evict := range []bool{true, false} {
+		for _, result := range []string{"done", "stale", "refused", "failed"} {
+			countAct(&weeder.Deletion{Key: types.NamespacedName{Namespace: "shop", Name: "wc"}, Evict: evict}, result)
+		}
+	}
+	if now := scrape(t, actsTotal, recoveriesTotal); len(is) != 9 || len(now) != 9 {
+		t.Errorf("%q, and once it acted %q", is, now)
+	}
+}
+
 // nothing is an API server that has none of what it is asked for.
 type nothing struct{ client.WithWatch }
 
@@ -95,9 +119,9 @@ func TestAConfigThatIsGoneTakesItsSeriesAlong(t *testing.T) {
 	wc := stored("wc", nil)
 	w.observe(t.Context(), wc)
 	queue := newQueue(t)
-	w.leadConfigs(queue)
+	w.attachConfigs(queue)
 	w.recover()
-	w.Report.deleted(w.decided(t, crashing("api-1")), w.clock.Now())
+	w.Report.reportDeletion(w.decided(t, crashing("api-1")), w.clock.Now())
 	gaugeStates(client.ObjectKeyFromObject(wc), weeder.Summary{Held: map[weeder.Reason]weeder.HoldCount{"Paused": {Pods: 1}}}, false)
 	w.policies.Gone(wc)
 	request, _ := queue.Get()

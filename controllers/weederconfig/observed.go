@@ -24,17 +24,17 @@ import (
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
-// follow does what follows from news: pods to decide on, windows that opened, configs whose status may have changed.
-func (o *Observer) follow(due []types.NamespacedName) {
+// handleChanges does what follows from news: pods to decide on, windows that opened, configs whose status may have changed.
+func (o *Observer) handleChanges(due []types.NamespacedName) {
 	o.requestPods(due, 0)
-	if opened := o.weeder().TakeOpened(); len(opened) > 0 {
+	if opened := o.weeder().DrainOpened(); len(opened) > 0 {
 		select {
 		case o.opened <- struct{}{}:
 		default: // it will look at all
 		}
 		o.reportRecoveries(opened)
 	}
-	for _, key := range o.weeder().TakeDirty() {
+	for _, key := range o.weeder().DrainDirty() {
 		o.policies.Statuses.Add(key, policy.Delay)
 	}
 }
@@ -45,36 +45,36 @@ func (o *Observer) requestPods(keys []types.NamespacedName, after time.Duration)
 	}
 }
 
-func (o *Observer) pod(pod *weeder.Pod) { o.follow(o.weeder().ObservePod(pod, o.moment())) }
+func (o *Observer) pod(pod *weeder.Pod) { o.handleChanges(o.weeder().ObservePod(pod, o.moment())) }
 
 func (o *Observer) podGone(pod *weeder.Pod) {
 	o.weeder().ForgetPod(pod.Key(), pod.UID)
-	o.follow(nil)
+	o.handleChanges(nil)
 }
 
 func (o *Observer) slice(slice *discoveryv1.EndpointSlice) {
-	o.heardOf(kindSlice)
-	o.follow(o.weeder().ObserveSlice(slice, o.moment()))
+	o.recordEvent(kindSlice)
+	o.handleChanges(o.weeder().ObserveSlice(slice, o.moment()))
 }
 
 func (o *Observer) sliceGone(slice *discoveryv1.EndpointSlice) {
-	o.heardOf(kindSlice)
+	o.recordEvent(kindSlice)
 	o.weeder().ForgetSlice(client.ObjectKeyFromObject(slice), slice.UID, o.moment())
-	o.follow(nil)
+	o.handleChanges(nil)
 }
 
 func (o *Observer) service(svc *corev1.Service) {
 	o.weeder().ObserveService(svc)
-	o.follow(nil)
+	o.handleChanges(nil)
 }
 
 func (o *Observer) serviceGone(svc *corev1.Service) {
 	o.weeder().ForgetService(client.ObjectKeyFromObject(svc), svc.UID)
-	o.follow(nil)
+	o.handleChanges(nil)
 }
 
-// about is the metadata of a kind.
-func about(kind schema.GroupVersionKind) *metav1.PartialObjectMetadata {
+// metadataOf is the metadata of a kind.
+func metadataOf(kind schema.GroupVersionKind) *metav1.PartialObjectMetadata {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(kind)
 	return object
@@ -83,46 +83,48 @@ func about(kind schema.GroupVersionKind) *metav1.PartialObjectMetadata {
 // workload is a kind of them.
 func workload(kind string) schema.GroupVersionKind { return appsv1.SchemeGroupVersion.WithKind(kind) }
 
-// kindSlice is the kind of what tells which pods are behind a Service.
+// kindSlice is the kind of the objects that list the pods of a Service.
 const kindSlice = "EndpointSlice"
 
-// believable are the kinds whose watches are believed while they tell of anything: besides slices, the workloads by which people may
-// ask to leave their pods alone.
-var believable = sets.New(kindSlice, "Deployment", "StatefulSet", "DaemonSet")
+// trustedWatches are the kinds whose watches are trusted while they deliver events: slices, and the workloads that may have a hold
+// annotation.
+var trustedWatches = sets.New(kindSlice, "Deployment", "StatefulSet", "DaemonSet")
 
-// holds follows what the workloads of one of these kinds ask for.
-func holds[T client.Object](o *Observer, kind string, like client.Object) kube.Watch {
+// watchHolds follows what the workloads of one of these kinds ask for.
+func watchHolds[T client.Object](o *Observer, kind string, like client.Object) kube.Watch {
 	return kube.On(like,
-		func(w T) { o.heardOf(kind); o.hold(kind, w) },
-		func(w T) { o.heardOf(kind); o.holdGone(named(kind, w.GetNamespace(), w.GetName())) })
+		func(w T) { o.recordEvent(kind); o.observeHold(kind, w) },
+		func(w T) { o.recordEvent(kind); o.forgetHold(workloadKey(kind, w.GetNamespace(), w.GetName())) })
 }
 
-// heardOf notes that the watch of a kind told of something.
-func (o *Observer) heardOf(kind string) { o.heard.Store(kind, o.Facts.Clock.Now()) }
+// recordEvent notes that the watch of a kind delivered an event.
+func (o *Observer) recordEvent(kind string) { o.lastEvent.Store(kind, o.Facts.Clock.Now()) }
 
-// quiet says whether the watch of a kind has told of nothing lately.
-func (o *Observer) quiet(kind string, now time.Time) bool {
-	at, heard := o.heard.Load(kind)
-	return believable.Has(kind) && (!heard || now.Sub(at.(time.Time)) > o.Facts.Timings.QuietWatch())
+// watchQuiet says whether the watch of a kind has delivered nothing lately.
+func (o *Observer) watchQuiet(kind string, now time.Time) bool {
+	at, heard := o.lastEvent.Load(kind)
+	return trustedWatches.Has(kind) && (!heard || now.Sub(at.(time.Time)) > o.Facts.Timings.QuietWatch())
 }
 
-func named(kind, namespace, name string) weeder.Workload {
+func workloadKey(kind, namespace, name string) weeder.Workload {
 	return weeder.Workload{Namespace: namespace, Kind: kind, Name: name}
 }
 
-func (o *Observer) hold(kind string, w client.Object) {
-	o.follow(o.weeder().ObserveHold(named(kind, w.GetNamespace(), w.GetName()), hold.Of(w.GetAnnotations()), w.GetResourceVersion(), o.moment()))
+func (o *Observer) observeHold(kind string, w client.Object) {
+	o.handleChanges(o.weeder().ObserveHold(workloadKey(kind, w.GetNamespace(), w.GetName()), hold.Of(w.GetAnnotations()), w.GetResourceVersion(), o.moment()))
 }
 
-func (o *Observer) holdGone(w weeder.Workload) { o.follow(o.weeder().ForgetHold(w, o.moment())) }
+func (o *Observer) forgetHold(w weeder.Workload) {
+	o.handleChanges(o.weeder().ForgetHold(w, o.moment()))
+}
 
 func (o *Observer) namespace(ns *corev1.Namespace) {
-	o.follow(o.weeder().ObserveNamespace(ns, o.moment()))
+	o.handleChanges(o.weeder().ObserveNamespace(ns, o.moment()))
 }
 
 func (o *Observer) namespaceGone(ns *corev1.Namespace) {
 	o.weeder().ForgetNamespace(ns.Name, ns.UID)
-	o.follow(nil)
+	o.handleChanges(nil)
 }
 
 const (
@@ -133,22 +135,22 @@ const (
 	pastDeadline = time.Millisecond
 )
 
-type storedConfig = policy.Policy[*v1alpha1.WeederConfig, reading]
+type storedConfig = policy.Policy[*v1alpha1.WeederConfig, parsedConfig]
 
-// reading is a config as the planner takes it.
-type reading struct {
+// parsedConfig is a config as the planner takes it.
+type parsedConfig struct {
 	// config is nil when the spec can't be read; unreadable says why.
 	config     *weeder.Config
 	unreadable error
 }
 
 // Unreadable says why the spec can't be read.
-func (r reading) Unreadable() error { return r.unreadable }
+func (r parsedConfig) Unreadable() error { return r.unreadable }
 
 // read reads a config. Most news of one are of its status only.
-func (o *Observer) read(wc *v1alpha1.WeederConfig, before reading) (r reading) {
+func (o *Observer) read(wc *v1alpha1.WeederConfig, before parsedConfig) (r parsedConfig) {
 	if c := before.config; c != nil && before.unreadable == nil && c.UID == wc.UID && c.Generation == wc.Generation {
-		return reading{config: c.WithStatus(wc.Status)}
+		return parsedConfig{config: c.WithStatus(wc.Status)}
 	}
 	r.config, r.unreadable = weeder.NewConfig(wc, o.OwnNamespace)
 	return r
@@ -159,19 +161,21 @@ func (o *Observer) update(_ context.Context, _, now storedConfig) {
 	switch {
 	case now.Read.unreadable != nil:
 		o.weeder().ForgetConfig(now.UID)
-		o.follow(nil)
+		o.handleChanges(nil)
 	case now.JudgedAs(now.Object): // else it goes on as it was until it is
-		o.follow(o.weeder().ObserveConfig(now.Read.config, stateOf(now), o.moment()))
+		o.handleChanges(o.weeder().ObserveConfig(now.Read.config, stateOf(now), o.moment()))
 	}
 }
 
 func (o *Observer) forget(wc *v1alpha1.WeederConfig) {
 	o.weeder().ForgetConfig(wc.UID)
-	o.follow(nil)
+	o.handleChanges(nil)
 }
 
 // guardrails puts in force what all Guardrails together say of limits.
-func (o *Observer) guardrails(all guardrail.Policy) { o.follow(o.weeder().SetLimits(all.Limits)) }
+func (o *Observer) guardrails(all guardrail.Policy) {
+	o.handleChanges(o.weeder().SetLimits(all.Limits))
+}
 
 // stateOf is what a config may do now. The planner asks for the rest: it goes on with a config that was changed until that is judged, and
 // tells what one would do that observes.

@@ -18,19 +18,18 @@ import (
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
-// Observer feeds the planner from informers. It runs on every replica: a webhook that
-// isn't the leader foretells from the same knowledge.
+// Observer feeds the planner from informers. It runs on every replica: a standby's webhook forecasts from the same state.
 type Observer struct {
 	Facts *kube.Facts
 	// OwnNamespace is Autohealer's; "" when unknown.
 	OwnNamespace string
 	Report       *Reporter
 
-	policies policy.Policies[*v1alpha1.WeederConfig, reading]
+	policies policy.Policies[*v1alpha1.WeederConfig, parsedConfig]
 	pods     kube.Requests
 	watches  *kube.Watches
-	// heard is when the watch of each kind last told of anything.
-	heard sync.Map
+	// lastEvent is when the watch of each kind last delivered an event.
+	lastEvent sync.Map
 	// opened holds at most one notice that a window opened.
 	opened chan struct{}
 
@@ -44,7 +43,7 @@ func NewObserver(objects cache.Cache, opts policy.Options, report *Reporter) *Ob
 		Facts: opts.Facts, OwnNamespace: opts.OwnNamespace, Report: report,
 		watches: kube.NewWatches(objects), opened: make(chan struct{}, 1),
 	}
-	o.policies.Init(policy.Hooks[*v1alpha1.WeederConfig, reading]{
+	o.policies.Init(policy.Hooks[*v1alpha1.WeederConfig, parsedConfig]{
 		Kind: kindWeederConfig, Guard: opts.Guard, Clock: opts.Facts.Clock, Rejections: opts.Rejections,
 		Read: o.read, Guardrails: o.guardrails, Changed: o.update, Forget: o.forget,
 	})
@@ -62,18 +61,18 @@ func (o *Observer) Start(ctx context.Context) error {
 		kube.On(&discoveryv1.EndpointSlice{}, o.slice, o.sliceGone),
 		kube.On(&corev1.Service{}, o.service, o.serviceGone),
 		kube.On(&corev1.Namespace{}, o.namespace, o.namespaceGone),
-		holds[*metav1.PartialObjectMetadata](o, "Deployment", about(workload("Deployment"))),
-		holds[*metav1.PartialObjectMetadata](o, "StatefulSet", about(workload("StatefulSet"))),
-		holds[*appsv1.DaemonSet](o, "DaemonSet", &appsv1.DaemonSet{}), // others read more of them
+		watchHolds[*metav1.PartialObjectMetadata](o, "Deployment", metadataOf(workload("Deployment"))),
+		watchHolds[*metav1.PartialObjectMetadata](o, "StatefulSet", metadataOf(workload("StatefulSet"))),
+		watchHolds[*appsv1.DaemonSet](o, "DaemonSet", &appsv1.DaemonSet{}), // others read more of them
 		kube.On(&v1alpha1.WeederConfig{}, func(wc *v1alpha1.WeederConfig) { o.policies.Seen(ctx, wc) }, o.policies.Gone),
 	)
 }
 
 func (o *Observer) run(ctx context.Context) error {
-	o.follow(o.weeder().MarkSynced(o.moment()))
+	o.handleChanges(o.weeder().MarkSynced(o.moment()))
 	o.requestAll()
 	var running sync.WaitGroup
-	for range judges {
+	for range admissionWorkers {
 		running.Go(func() { o.policies.Run(ctx) })
 	}
 	running.Go(func() { o.expire(ctx) })
@@ -98,7 +97,7 @@ func (o *Observer) expire(ctx context.Context) {
 		}
 		at := o.moment()
 		next := o.weeder().Expire(at)
-		o.follow(nil)
+		o.handleChanges(nil)
 		timer.Stop()
 		if !next.IsZero() {
 			timer.Reset(next.Sub(at.Now) + pastDeadline)
@@ -106,16 +105,16 @@ func (o *Observer) expire(ctx context.Context) {
 	}
 }
 
-// lead takes the queue of pods of a replica that became the leader.
-func (o *Observer) lead(pods kube.Queue) {
+// attachPods takes the queue of pods of a replica that became the leader.
+func (o *Observer) attachPods(pods kube.Queue) {
 	o.mu.Lock()
 	o.pods.Attach(pods)
 	o.mu.Unlock()
 	o.becomeLeader()
 }
 
-// leadConfigs takes the queue of configs.
-func (o *Observer) leadConfigs(configs kube.Queue) {
+// attachConfigs takes the queue of configs.
+func (o *Observer) attachConfigs(configs kube.Queue) {
 	o.policies.Statuses.Attach(configs)
 	o.becomeLeader()
 }
@@ -134,25 +133,25 @@ func (o *Observer) requestAll() {
 	o.policies.Statuses.AddAll(o.policies.Keys()...)
 }
 
-// unreportedKept bounds what a standby keeps to tell in case that it takes over.
-const unreportedKept = 100
+// maxUnreported bounds what a standby keeps to report in case it takes over.
+const maxUnreported = 100
 
-// reportRecoveries tells of windows that opened, each once: a standby keeps to itself what the leader tells, until it leads.
+// reportRecoveries reports windows that opened, each once: a standby keeps them until it leads, since the leader reports them.
 func (o *Observer) reportRecoveries(opened []weeder.Opened) {
 	now := o.Facts.Clock.Now()
 	o.mu.Lock()
 	inherited := o.unreported
 	if o.unreported = nil; !o.pods.Attached() {
 		all := append(inherited, opened...)
-		o.unreported, inherited, opened = all[max(0, len(all)-unreportedKept):], nil, nil
+		o.unreported, inherited, opened = all[max(0, len(all)-maxUnreported):], nil, nil
 	}
 	news := slices.DeleteFunc(slices.Concat(inherited, opened), func(w weeder.Opened) bool {
 		alreadyReported := false
-		if config, judged := o.policies.Get(w.Key); judged && (w.FirstSight || len(inherited) > 0) {
+		if config, judged := o.policies.Get(w.Key); judged && (w.FirstObservation || len(inherited) > 0) {
 			alreadyReported = w.ListedIn(&config.Object.Status)
 		}
 		return alreadyReported || !now.Before(w.Ends)
 	})
 	o.mu.Unlock()
-	o.Report.recovered(news, now)
+	o.Report.reportRecoveries(news, now)
 }

@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// lookAgain is how soon a pod is decided on anew when nobody could say whether it may be deleted, and how soon those are
+	// retryAfter is how soon a pod is decided on anew when nobody could say whether it may be deleted, and how soon those are
 	// looked at who may have its place: a refusal that all of them meet must not make them run in circles.
-	lookAgain = time.Second
+	retryAfter = time.Second
 	// attempts bounds how often a pod that keeps changing is read and decided on in one go.
 	attempts = 4
 )
@@ -49,15 +49,15 @@ type PodReconciler struct {
 
 // Reconcile decides on one pod, and deletes it if its time has come.
 func (r *PodReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	defer r.Observer.follow(nil)
+	defer r.Observer.handleChanges(nil)
 	key := request.NamespacedName
 	for range attempts {
 		plan, next := r.decide(ctx, key)
 		switch next {
 		case weeder.Nothing:
 			r.Troubles.Settled(key.String())
-			return r.at(plan.LookAgain), nil
-		case weeder.ReadLive: // only the pod itself can tell what became of an earlier deletion
+			return r.requeueAt(plan.RequeueAt), nil
+		case weeder.ReadLive: // only the pod itself shows the outcome of an earlier deletion
 			if err := r.readLive(ctx, plan.Pod); err != nil {
 				return reconcile.Result{}, err
 			}
@@ -71,25 +71,25 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request reconcile.Request
 			return result, err
 		}
 	}
-	return reconcile.Result{RequeueAfter: lookAgain}, nil
+	return reconcile.Result{RequeueAfter: retryAfter}, nil
 }
 
 // decide plans from what is known, once that is confirmed: what earlier leaders did, and what watches have been silent about.
 func (r *PodReconciler) decide(ctx context.Context, key types.NamespacedName) (weeder.Plan, weeder.Next) {
-	plan, next := r.decideUnless(ctx, r.Recorder.Inherit(ctx), key)
+	plan, next := r.decideWith(ctx, r.Recorder.Inherit(ctx), key)
 	if next != weeder.Delete {
 		return plan, next
 	}
-	read, err := r.confirm(ctx, plan)
+	read, err := r.refreshStale(ctx, plan)
 	if !read {
 		return plan, next
 	}
-	r.giveBack(plan)
-	return r.decideUnless(ctx, err, key)
+	r.releaseReservation(plan)
+	return r.decideWith(ctx, err, key)
 }
 
-// decideUnless decides. A doubt holds a deletion back.
-func (r *PodReconciler) decideUnless(ctx context.Context, doubt error, key types.NamespacedName) (weeder.Plan, weeder.Next) {
+// decideWith decides. A doubt holds a deletion back.
+func (r *PodReconciler) decideWith(ctx context.Context, doubt error, key types.NamespacedName) (weeder.Plan, weeder.Next) {
 	why := ""
 	if doubt != nil {
 		log.FromContext(ctx).Error(doubt, "A deletion waits, since what is known can't be confirmed")
@@ -98,15 +98,15 @@ func (r *PodReconciler) decideUnless(ctx context.Context, doubt error, key types
 	return r.Observer.weeder().Decide(key, r.Observer.moment(), why)
 }
 
-// act carries out a plan and tells of it.
+// act applies a plan and reports it.
 func (r *PodReconciler) act(ctx context.Context, plan weeder.Plan) error {
 	d := plan.Delete
 	if !r.Observer.admissionFor(ctx, d).Valid() {
-		return &undone{errNotAdmitted}
+		return &notSent{errNotAdmitted}
 	}
 	leave, err := r.Recorder.Enter(ctx, d)
 	if err != nil {
-		return &undone{err}
+		return &notSent{err}
 	}
 	defer leave()
 	if err := r.send(ctx, plan); err != nil {
@@ -114,7 +114,7 @@ func (r *PodReconciler) act(ctx context.Context, plan weeder.Plan) error {
 	}
 	r.Observer.weeder().Confirm(plan.Pod.UID, r.Observer.moment())
 	r.Troubles.Written(plan.Pod.Key().String(), policyOf(d))
-	r.Report.deleted(plan, r.Observer.Facts.Clock.Now())
+	r.Report.reportDeletion(plan, r.Observer.Facts.Clock.Now())
 	return nil
 }
 
@@ -122,15 +122,15 @@ func (r *PodReconciler) act(ctx context.Context, plan weeder.Plan) error {
 // admits it is asked for only then, and whether all that it was decided by is still so.
 func (r *PodReconciler) send(ctx context.Context, plan weeder.Plan) error {
 	if err := r.sending.Acquire(ctx, 1); err != nil {
-		return &undone{err}
+		return &notSent{err}
 	}
 	defer r.sending.Release(1)
 	admitted := r.Observer.admissionFor(ctx, plan.Delete)
 	if !admitted.Valid() {
-		return &undone{errNotAdmitted}
+		return &notSent{errNotAdmitted}
 	}
-	if _, err := r.confirm(ctx, plan); err != nil {
-		return &undone{err}
+	if _, err := r.refreshStale(ctx, plan); err != nil {
+		return &notSent{err}
 	}
 	if err := r.revalidate(plan); err != nil {
 		return err
@@ -140,25 +140,25 @@ func (r *PodReconciler) send(ctx context.Context, plan weeder.Plan) error {
 	return r.Pods.Apply(ctx, plan, admitted, func() error { return r.revalidate(plan) })
 }
 
-// revalidate says what has come to stand before a deletion since it was decided.
+// revalidate fails when something has come to block a deletion since it was decided.
 func (r *PodReconciler) revalidate(plan weeder.Plan) error {
 	if why := r.Observer.weeder().Revalidate(plan, r.Observer.moment()); why != "" {
-		return &undone{fmt.Errorf("%w: %s", errOutdated, why)}
+		return &notSent{fmt.Errorf("%w: %s", errOutdated, why)}
 	}
 	return nil
 }
 
-// undone is a failure before anything was asked of the API server that could delete the pod.
-type undone struct{ error }
+// notSent is a failure before anything was asked of the API server that could delete the pod.
+type notSent struct{ error }
 
-func (u *undone) Unwrap() error { return u.error }
+func (u *notSent) Unwrap() error { return u.error }
 
 // failed sees to what becomes of a pod that couldn't be deleted; over says that nothing more is to be done now.
 func (r *PodReconciler) failed(ctx context.Context, plan weeder.Plan, err error) (result reconcile.Result, over bool, _ error) {
 	key, d := plan.Pod.Key(), plan.Delete
-	var before *undone
+	var before *notSent
 	if actuate.Certain(err) || errors.As(err, &before) {
-		r.giveBack(plan)
+		r.releaseReservation(plan)
 	}
 	switch {
 	case apierrors.IsNotFound(err) && before == nil && !unconfirmed(err): // else something else isn't found: the CRD of Guardrails, say
@@ -168,10 +168,10 @@ func (r *PodReconciler) failed(ctx context.Context, plan weeder.Plan, err error)
 		return reconcile.Result{}, true, nil
 	case actuate.Refused(err):
 		countAct(d, "refused")
-		return r.at(r.Observer.weeder().Refuse(plan, err.Error(), r.Observer.moment())), true, nil
+		return r.requeueAt(r.Observer.weeder().Refuse(plan, err.Error(), r.Observer.moment())), true, nil
 	case superseded(err):
 		countAct(d, "stale")
-		return reconcile.Result{RequeueAfter: lookAgain}, true, nil
+		return reconcile.Result{RequeueAfter: retryAfter}, true, nil
 	case errors.Is(err, actuate.ErrStale): // the pod changed: as it is now it may still have to go
 		countAct(d, "stale")
 		err := r.readLive(ctx, plan.Pod)
@@ -193,9 +193,9 @@ func unconfirmed(err error) bool {
 	return errors.As(err, &u)
 }
 
-// giveBack takes back what a deletion took that surely didn't happen.
-func (r *PodReconciler) giveBack(plan weeder.Plan) {
-	r.Observer.requestPods(r.Observer.weeder().Failed(plan.Pod.UID), lookAgain)
+// releaseReservation releases what a deletion reserved that surely didn't happen.
+func (r *PodReconciler) releaseReservation(plan weeder.Plan) {
+	r.Observer.requestPods(r.Observer.weeder().Failed(plan.Pod.UID), retryAfter)
 }
 
 // readLive takes in a pod as the API server has it.
@@ -208,12 +208,12 @@ func (r *PodReconciler) readLive(ctx context.Context, known weeder.Pod) error {
 	} else if err != nil {
 		return fmt.Errorf("read pod %s before deleting it: %w", key, err)
 	}
-	r.Observer.requestPods(r.Observer.weeder().ObserveLive(weeder.ReadPod(&pod), r.Observer.moment()), lookAgain)
+	r.Observer.requestPods(r.Observer.weeder().ObserveLive(weeder.ReadPod(&pod), r.Observer.moment()), retryAfter)
 	return nil
 }
 
-// at looks again when time alone may change the plan.
-func (r *PodReconciler) at(t time.Time) reconcile.Result {
+// requeueAt looks again when time alone may change the plan.
+func (r *PodReconciler) requeueAt(t time.Time) reconcile.Result {
 	if t.IsZero() {
 		return reconcile.Result{}
 	}

@@ -84,7 +84,7 @@ func (r *DeletionRecorder) Enter(ctx context.Context, d *weeder.Deletion) (leave
 // forget drops what is known of a config that is gone.
 func (r *DeletionRecorder) forget(config types.NamespacedName) { r.batchers.Delete(config) }
 
-// rewrites bounds how often a write is tried anew because the config changed meanwhile.
+// rewrites bounds how often a write is retried because the config changed meanwhile.
 const rewrites = 4
 
 // write writes while it holds the batcher's writeLock.
@@ -126,7 +126,7 @@ func (r *DeletionRecorder) replace(ctx context.Context, d *weeder.Deletion, b *b
 		return errors.New("it is gone")
 	}
 	st.Services = services
-	wc := about(v1alpha1.GroupVersion.WithKind(kindWeederConfig))
+	wc := metadataOf(v1alpha1.GroupVersion.WithKind(kindWeederConfig))
 	wc.Namespace, wc.Name, wc.UID, wc.ResourceVersion = d.Key.Namespace, d.Key.Name, d.Config, b.version
 	err := kube.MergeStatus(ctx, r.Client, wc, st) // what is empty stays as it was, which can only forbid
 	if err == nil {
@@ -137,7 +137,7 @@ func (r *DeletionRecorder) replace(ctx context.Context, d *weeder.Deletion, b *b
 
 // refreshVersion reads of which state the config is now.
 func (r *DeletionRecorder) refreshVersion(ctx context.Context, d *weeder.Deletion, b *batcher) error {
-	wc := about(v1alpha1.GroupVersion.WithKind(kindWeederConfig))
+	wc := metadataOf(v1alpha1.GroupVersion.WithKind(kindWeederConfig))
 	if err := r.Live.Get(ctx, d.Key, wc); err != nil {
 		return fmt.Errorf("read its state: %w", err)
 	}

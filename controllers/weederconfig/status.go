@@ -23,14 +23,14 @@ func (o *Observer) steps() policy.Steps[*v1alpha1.WeederConfig] {
 	}
 }
 
-// describe gathers what the status tells, once this generation is judged and the rules are known by which it was.
+// describe computes the status, once this generation is judged by known rules.
 func (o *Observer) describe(_ context.Context, wc *v1alpha1.WeederConfig, _ policy.Left) (is policy.Description[*v1alpha1.WeederConfig], err error) {
 	unknown := policy.Description[*v1alpha1.WeederConfig]{Skip: true}
 	config, ok := o.policies.Current(wc)
 	if !ok || config.Object.ResourceVersion != wc.ResourceVersion { // the planner knows another status
 		return unknown, nil
 	}
-	st := state{storedConfig: config, synced: o.weeder().Synced(), trouble: o.policies.Troubles.Get(wc.UID)}
+	st := statusInput{storedConfig: config, synced: o.weeder().Synced(), trouble: o.policies.Troubles.Get(wc.UID)}
 	if st.summary, ok = o.weeder().Summary(wc.UID, o.moment()); !ok && config.Read.unreadable == nil {
 		return unknown, nil
 	}
@@ -40,8 +40,8 @@ func (o *Observer) describe(_ context.Context, wc *v1alpha1.WeederConfig, _ poli
 	return is, nil
 }
 
-// state is everything that a status tells.
-type state struct {
+// statusInput is everything that a status depends on.
+type statusInput struct {
 	storedConfig
 	summary weeder.Summary
 	// synced: caches are full, so that counts mean something.
@@ -51,7 +51,7 @@ type state struct {
 
 // statusOf describes a config. It is pure: the same state gives the same status, so that nothing is written when nothing
 // changed.
-func statusOf(wc *v1alpha1.WeederConfig, st state) v1alpha1.WeederConfigStatus {
+func statusOf(wc *v1alpha1.WeederConfig, st statusInput) v1alpha1.WeederConfigStatus {
 	after := *wc.Status.DeepCopy()
 	if st.synced && st.Read.unreadable == nil {
 		counted := st.summary.WeederConfigStatus
@@ -59,16 +59,16 @@ func statusOf(wc *v1alpha1.WeederConfig, st state) v1alpha1.WeederConfigStatus {
 		after = counted
 	}
 	after.ObservedGeneration = wc.Generation
-	shared(wc, st).Put(&after.Conditions, wc.Generation)
+	commonConditions(wc, st).Put(&after.Conditions, wc.Generation)
 	policy.SetWhileTrue(&after.Conditions, wc.Generation, limitReached(st))
 	return after
 }
 
-// shared is what the conditions that every kind has tell of this config.
-func shared(wc *v1alpha1.WeederConfig, st state) policy.Conditions {
+// commonConditions is the input of the conditions that every kind has.
+func commonConditions(wc *v1alpha1.WeederConfig, st statusInput) policy.Conditions {
 	s := policy.Conditions{
 		Acceptance: policy.FromVerdict(st.Verdict, st.Read.unreadable),
-		Changes:    "pods", Synced: st.synced, Trouble: st.trouble, Paused: st.Pause, Says: operative(st),
+		Changes:    "pods", Synced: st.synced, Trouble: st.trouble, Paused: st.Pause, Says: operativeMessage(st),
 	}
 	if wc.Spec.Mode == v1alpha1.Observe {
 		s.Observes = true
@@ -78,9 +78,9 @@ func shared(wc *v1alpha1.WeederConfig, st state) policy.Conditions {
 	return s
 }
 
-// operative tells in numbers what the config does, and why it does less than it asks: many tools show the message of Ready
-// alone.
-func operative(st state) string {
+// operativeMessage says in numbers what the config does, and why it does less than specified: many tools show only the message
+// of Ready.
+func operativeMessage(st statusInput) string {
 	says := []string{fmt.Sprintf("%d of %d Services are there, %d recovered lately, %d pods were deleted so far", st.summary.Services, st.summary.Named, st.summary.ActiveWindows, st.summary.Deleted)}
 	for _, reason := range slices.Sorted(maps.Keys(st.summary.Held)) {
 		if ofLimit(reason) || reason == weeder.HeldByPause {
@@ -117,7 +117,7 @@ func ofLimit(hold weeder.Reason) bool {
 	return false
 }
 
-func limitReached(st state) metav1.Condition {
+func limitReached(st statusInput) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionLimitReached}
 	var says []string
 	for _, l := range limitReasons {

@@ -29,7 +29,7 @@ func TestReadySaysInNumbersWhatTheConfigDoes(t *testing.T) {
 			"1 of 1 Services are there, 1 recovered lately, 0 pods were deleted so far; a limit holds pods back, see LimitReached."},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			st := state{synced: true, summary: tc.summary}
+			st := statusInput{synced: true, summary: tc.summary}
 			st.Verdict.Allowed = true
 			status := statusOf(&v1alpha1.WeederConfig{Spec: v1alpha1.WeederConfigSpec{Mode: tc.mode}}, st)
 			ready := meta.FindStatusCondition(status.Conditions, "Ready")
@@ -55,7 +55,7 @@ func TestLimitReachedTellsWhichLimit(t *testing.T) {
 		{"a budget, in the API server's words", map[weeder.Reason]weeder.HoldCount{"MaxRepeatsPerOwner": {Pods: 1, Message: "it would violate the budget."}}, "BudgetSpent", "1 held back, it would violate the budget."},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c := limitReached(state{summary: weeder.Summary{Held: tc.held}})
+			c := limitReached(statusInput{summary: weeder.Summary{Held: tc.held}})
 			if c.Reason != tc.reason || c.Message != tc.message {
 				t.Errorf("reason %q, message %q; want %q, %q", c.Reason, c.Message, tc.reason, tc.message)
 			}
@@ -72,7 +72,7 @@ func TestTheStatusIsWhatWasCountedAndWrittenOnce(t *testing.T) {
 		RecentDeletions: []v1alpha1.PodDeletion{{Time: at, Namespace: "ns", Pod: "api-1", PodUID: "u", Owner: "Deployment/api", Service: "etcd", Repeats: 2}},
 		Spent:           &v1alpha1.SpentBudgets{LastMinute: 4, LastDeletion: at},
 	}
-	st := state{synced: true, summary: weeder.Summary{WeederConfigStatus: *counted.DeepCopy()}}
+	st := statusInput{synced: true, summary: weeder.Summary{WeederConfigStatus: *counted.DeepCopy()}}
 	st.Verdict.Allowed = true
 	wc := stored("wc", nil)
 	wc.Status = statusOf(wc, st)
@@ -87,7 +87,7 @@ func TestTheStatusIsWhatWasCountedAndWrittenOnce(t *testing.T) {
 	if again := statusOf(wc, st); !reflect.DeepEqual(again, s) {
 		t.Error("the same state gives another status: it would be written again and again")
 	}
-	if before := statusOf(wc, state{storedConfig: st.storedConfig}); before.Deleted != 5 || len(before.RecentDeletions) != 1 {
+	if before := statusOf(wc, statusInput{storedConfig: st.storedConfig}); before.Deleted != 5 || len(before.RecentDeletions) != 1 {
 		t.Error("before everything is known the status forgets what was done")
 	}
 }

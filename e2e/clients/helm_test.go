@@ -63,6 +63,13 @@ func lifeOfARelease(h *helmClient) {
 
 	It("is found good", func(ctx SpecContext) {
 		Expect(h.must(ctx, "lint", "--strict", chart)).To(ContainSubstring("1 chart(s) linted, 0 chart(s) failed"))
+		for value, named := range map[string]string{"image.digest=sha256:0": "digest", "webhook.url=http://a/validate": "url", "webhook.url=https://u:p@a/validate": "url"} {
+			for _, args := range [][]string{{"lint", "--strict", chart}, {"template", release, chart}} {
+				said, err := h.run(ctx, append(args, "--set="+value)...)
+				Expect(err).To(HaveOccurred(), value)
+				Expect(said).To(MatchRegexp(`%s['"]?: .*does not match pattern`, named))
+			}
+		}
 	}, NodeTimeout(time.Minute))
 
 	It("is made of objects that an API server takes, with every value set", func(ctx SpecContext) {

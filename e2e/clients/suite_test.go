@@ -3,9 +3,7 @@ package clients
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -61,17 +59,9 @@ type helmClient struct {
 
 // run gives what Helm says, of both outputs.
 func (h *helmClient) run(ctx context.Context, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, filepath.Join("..", "..", "bin", h.binary), append(args, "--namespace="+h.namespace)...)
-	for _, env := range os.Environ() {
-		if !strings.HasPrefix(env, "HELM_") {
-			cmd.Env = append(cmd.Env, env)
-		}
-	}
-	home := filepath.Join(c.Dir, h.binary)
-	cmd.Env = append(cmd.Env, "KUBECONFIG="+c.Kubeconfig, "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
-	output, err := cmd.CombinedOutput()
+	output, err := c.Helm(ctx, h.binary, append(args, "--namespace="+h.namespace)...)
 	GinkgoWriter.Printf("$ %s %s\n%.4000s\n", h.binary, strings.Join(args, " "), output)
-	return string(output), err
+	return output, err
 }
 
 // must is run that succeeds.
@@ -98,22 +88,6 @@ func (h *helmClient) startManager(ctx context.Context) {
 	Expect(c.AddProgram(manager, filepath.Join(c.BinDir, "manager"), []string{
 		"--kubeconfig=" + kubeconfig, "--namespace=" + h.namespace, "--webhook-host=127.0.0.1", fmt.Sprintf("--webhook-port=%d", h.port),
 		"--health-probe-bind-address=" + health, "--metrics-bind-address=0", "--cert-settle=1s",
-	}, func(ctx context.Context) error { return ready(ctx, health) })).To(Succeed())
+	}, cluster.HTTPReady("http://"+health+"/readyz"))).To(Succeed())
 	Expect(c.StartComponent(ctx, manager)).To(Succeed())
-}
-
-func ready(ctx context.Context, address string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
-	if err != nil {
-		return err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("not ready: %s", response.Status)
-	}
-	return nil
 }

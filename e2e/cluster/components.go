@@ -40,6 +40,9 @@ func (c *Cluster) apiServerArgs(o Options) []string {
 		"--endpoint-reconciler-type=none", // it refuses to publish a loopback address
 		"--tls-cert-file=" + c.path("pki", "apiserver.crt"),
 		"--tls-private-key-file=" + c.path("pki", "apiserver.key"),
+		"--kubelet-preferred-address-types=InternalIP", // nobody resolves names of nodes
+		"--kubelet-client-certificate=" + c.path("pki", "apiserver.crt"),
+		"--kubelet-client-key=" + c.path("pki", "apiserver.key"),
 		"--token-auth-file=" + c.tokens(),
 		"--authorization-mode=Node,RBAC",
 		"--allow-privileged=true",
@@ -111,7 +114,7 @@ func (c *Cluster) addProcesses(o Options) {
 			ready:   ready,
 		}
 	}
-	add(Etcd, c.etcdArgs(), httpReady("http://"+local(c.ports.etcd)+"/health"))
+	add(Etcd, c.etcdArgs(), HTTPReady("http://"+local(c.ports.etcd)+"/health"))
 	add(APIServer, c.apiServerArgs(o), c.apiServerReady)
 	if o.ControllerManager {
 		add(ControllerManager, c.controllerManagerArgs(o), c.controllerManagerReady)
@@ -120,7 +123,7 @@ func (c *Cluster) addProcesses(o Options) {
 		add(Scheduler, c.schedulerArgs(), func(context.Context) error { return nil })
 	}
 	if o.Kwok {
-		add(Kwok, c.kwokArgs(), httpReady("http://"+local(c.ports.kwok)+"/readyz"))
+		add(Kwok, c.kwokArgs(), HTTPReady("http://"+local(c.ports.kwok)+"/readyz"))
 	}
 }
 
@@ -137,7 +140,8 @@ func (c *Cluster) controllerManagerReady(ctx context.Context) error {
 	return err
 }
 
-func httpReady(url string) func(context.Context) error {
+// HTTPReady gives nil once a GET of the URL is answered with 200; it is what AddProgram takes.
+func HTTPReady(url string) func(context.Context) error {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	return func(ctx context.Context) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

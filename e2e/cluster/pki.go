@@ -45,11 +45,11 @@ func (a *authority) pem() []byte {
 	return certs
 }
 
-// server gives the API server's certificate. Pods would use the service names and the first service address.
+// server gives the API server's certificate, by which kubelets know it, too. Pods would use the service names and the first service address.
 func (a *authority) server() (keyPair, error) {
 	return a.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: "kube-apiserver"},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		DNSNames:    []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"},
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv4(10, 0, 0, 1)},
 	})

@@ -315,6 +315,7 @@ var outlierFields = fields{
 	"disabled":       func(r *rand.Rand) any { return pick(r, true, false) },
 	"mode":           func(r *rand.Rand) any { return pick(r, "Enforce", "Observe") },
 	"panicThreshold": func(r *rand.Rand) any { return pick(r, int64(0), int64(50), int64(100), int64(101)) },
+	"connectTimeout": func(r *rand.Rand) any { return pick(r, "0s", "0.1ms", "49ms", "250ms", "6s", "s") },
 	"outlierDetection": func(r *rand.Rand) any {
 		d := map[string]any{}
 		for field, values := range map[string][]any{

@@ -4,6 +4,8 @@ package docs
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -47,25 +49,49 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 }, NodeTimeout(specTime))
 
-// names are those of the pages that are followed, from the repository's root.
-func names() []string {
-	all := []string{"README.md", "config/samples/README.md", "docs/concepts/gitops.md"}
-	found, err := filepath.Glob(filepath.Join(root, "docs", "how-to", "*.md"))
-	Expect(err).NotTo(HaveOccurred())
-	for _, file := range found {
-		all = append(all, "docs/how-to/"+filepath.Base(file))
+// runbooks are followed by e2e/operations/runbooks, which breaks what they mend.
+const runbooks = "docs/runbooks/"
+
+// pages are all of the repository.
+func pages() (all []*page.Page, err error) {
+	for _, dir := range []string{".", "config", "docs", "hack"} {
+		err = errors.Join(err, filepath.WalkDir(filepath.Join(root, dir), func(path string, entry fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case dir == "." && entry.IsDir() && path != root:
+				return fs.SkipDir
+			case filepath.Ext(path) != ".md":
+				return nil
+			}
+			name, err := filepath.Rel(root, path)
+			if err != nil {
+				return err
+			}
+			p, err := page.Read(root, filepath.ToSlash(name))
+			if err == nil {
+				all = append(all, p)
+			}
+			return err
+		}))
 	}
-	return all
+	return all, err
+}
+
+// followed is whether there is something on a page for a reader to do, and nobody else does it.
+func followed(p *page.Page) bool {
+	return p.Skipped == "" && !strings.HasPrefix(p.Name, runbooks) &&
+		slices.ContainsFunc(p.Blocks, func(b page.Block) bool { return b.Script != "" || b.Commands != nil })
 }
 
 var _ = Describe("Followed from top to bottom, a page does what it says and leaves nothing behind:", func() {
-	for _, name := range names() {
-		It(name, func(ctx SpecContext) {
-			p, err := page.Read(root, name)
-			Expect(err).NotTo(HaveOccurred())
-			if p.Skipped != "" {
-				Skip(p.Skipped)
-			}
+	all, err := pages()
+	It("they can be read", func() { Expect(err).NotTo(HaveOccurred()) })
+	for _, p := range all {
+		if !followed(p) {
+			continue
+		}
+		It(p.Name, func(ctx SpecContext) {
 			before, err := state(ctx)
 			Expect(err).NotTo(HaveOccurred())
 			DeferCleanup(restore, before)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -15,6 +16,7 @@ import (
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/resourcestack/autohealer/e2e/cluster"
@@ -26,6 +28,8 @@ type Listener struct {
 	Cluster string
 	// TCP passes bytes on; else it speaks HTTP.
 	TCP bool
+	// Timeout of its route, for HTTP. Default: Envoy's, 15s.
+	Timeout time.Duration
 }
 
 // Options of an Envoy.
@@ -62,6 +66,10 @@ func (l Listener) message() (*listenerv3.Listener, error) {
 	var filter proto.Message = &tcpv3.TcpProxy{StatPrefix: l.Name, ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: l.Cluster}}
 	name := "envoy.filters.network.tcp_proxy"
 	if !l.TCP {
+		timeout := durationpb.New(l.Timeout)
+		if l.Timeout == 0 {
+			timeout = nil
+		}
 		router, err := anypb.New(&routerv3.Router{})
 		if err != nil {
 			return nil, fmt.Errorf("encode the router: %w", err)
@@ -76,7 +84,7 @@ func (l Listener) message() (*listenerv3.Listener, error) {
 				VirtualHosts: []*routev3.VirtualHost{{Name: "all", Domains: []string{"*"}, Routes: []*routev3.Route{{
 					Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
 					Action: &routev3.Route_Route{Route: &routev3.RouteAction{
-						ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: l.Cluster},
+						ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: l.Cluster}, Timeout: timeout,
 					}},
 				}}}},
 			}},

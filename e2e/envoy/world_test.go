@@ -113,7 +113,7 @@ func (c *control) hosts(name string, hosts ...*Backend) {
 
 // publish what the test has made, as the product does: a new snapshot of the same messages.
 func (c *control) publish(gone ...string) {
-	c.server.Set(xds.Snapshot{
+	c.server.Set(c.t.Context(), xds.Snapshot{
 		Clusters: maps.Clone(c.snapshot.Clusters), Endpoints: maps.Clone(c.snapshot.Endpoints), Owners: maps.Clone(c.snapshot.Owners), Gone: gone,
 	})
 	NewWithT(c.t).Eventually(c.server.Ready, "10s").Should(BeTrue(), "it is published")

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/e2e/harness/suite"
 )
 
 const (
@@ -83,8 +84,8 @@ var _ = Describe("A manager with the memory that it is installed with", func() {
 
 			most, err := peak()
 			Expect(err).NotTo(HaveOccurred(), "the manager is there")
-			figures = append(figures, fmt.Sprintf("a flood by %s for %s: %d creations by an API server meanwhile, p50 %s, p99 %s; the manager had %d MiB at most (limited: %v)",
-				protocol, lasts/2, answered, p50.Round(100*time.Microsecond), p99.Round(time.Millisecond), most>>20, confined))
+			suite.Measured("a flood by %s for %s: %d creations by an API server meanwhile, p50 %s, p99 %s; the manager had %d MiB at most (limited: %v)",
+				protocol, lasts/2, answered, p50.Round(100*time.Microsecond), p99.Round(time.Millisecond), most>>20, confined)
 			GinkgoWriter.Println(flood.counts())
 			Expect(managerPID()).To(Equal(before), "the manager is the same")
 			Expect(most).To(BeNumerically("<", memoryLimit))

@@ -145,7 +145,7 @@ var _ = Describe("a condition type that two decide", func() {
 			}
 			ended <- puts
 		}()
-		contested := ContainSubstring("somebody else, or an admission webhook, keeps changing conditions of 1 target, and Autohealer puts them right less and less: condition Dialled of Gadget " + namespace + "/w")
+		contested := ContainSubstring("somebody else, or an admission webhook, keeps changing conditions of 1 target, and Autohealer corrects them at longer and longer intervals: condition Dialled of Gadget " + namespace + "/w")
 		Eventually(statusOf(ctx, namespace, "Ready")).Should(contested)
 		Consistently(statusOf(ctx, namespace, "Ready"), 10*time.Second).Should(contested)
 		told.Stop()

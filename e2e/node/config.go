@@ -25,11 +25,12 @@ const cniConfig = `{"cniVersion": "0.4.0", "name": "none", "plugins": [{"type": 
 
 // writeConfigs writes what containerd and the kubelet read, into the sandbox's directory, which they see as /run/node.
 func (n *Node) writeConfigs(c *cluster.Cluster) error {
-	kubelet := strings.NewReplacer("CGROUP", n.sandbox.name, "HEALTHZ_PORT", strconv.Itoa(n.healthzPort))
+	kubelet := strings.NewReplacer("CGROUP", n.sandbox.name, "HEALTHZ_PORT", strconv.Itoa(n.healthzPort), "KUBELET_PORT", strconv.Itoa(n.port))
 	for path, content := range map[string]string{
 		"containerd.toml":      strings.ReplaceAll(containerdConfig, "PAUSE_IMAGE", pauseImage),
 		"kubelet.yaml":         kubelet.Replace(kubeletConfig),
 		"cni/10-none.conflist": cniConfig,
+		"ca.crt":               string(c.CACert),
 	} {
 		if err := os.WriteFile(filepath.Join(n.Dir, path), []byte(content), 0o600); err != nil {
 			return fmt.Errorf("write the node's configuration: %w", err)

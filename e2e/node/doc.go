@@ -5,5 +5,5 @@
 // reached. So nothing of it can be left behind: when the namespace's first process ends, the kernel ends kubelet,
 // containerd, shims and containers, and their mounts with them. That process ends when this program does, however it
 // ends, and a watchdog removes directory and cgroups then. The network is the machine's: pods use the host's, and
-// everything listens on 127.0.0.1.
+// the kubelet's server listens at all of its addresses, for the API server alone.
 package node

@@ -47,7 +47,7 @@ func (n *Node) Load(ctx context.Context, program string, names ...string) error 
 	if out, err := pack.CombinedOutput(); err != nil {
 		return fmt.Errorf("pack %s: %w: %s", program, err, bytes.TrimSpace(out))
 	}
-	archive := "/run/node/image-linux-" + runtime.GOARCH + ".tar" // in n.Dir, as containerd's client sees it
+	archive := filepath.Join("/run/node", filepath.Base(n.Archive())) // as containerd's client sees it
 	if _, err := n.sandbox.run(ctx, "ctr", "--namespace=k8s.io", "images", "import", "--snapshotter=native", archive); err != nil {
 		return fmt.Errorf("import the image: %w", err)
 	}
@@ -58,6 +58,9 @@ func (n *Node) Load(ctx context.Context, program string, names ...string) error 
 	}
 	return n.waitForImages(ctx, names)
 }
+
+// Archive is the file with the image that was loaded last.
+func (n *Node) Archive() string { return filepath.Join(n.Dir, "image-linux-"+runtime.GOARCH+".tar") }
 
 // waitForImages returns once containerd's CRI plugin has noticed what came in beside it: before that, a kubelet would say
 // ErrImageNeverPull and try again after 10 seconds.

@@ -45,10 +45,10 @@ type Node struct {
 	// Kubelet and Containerd are programs of the cluster, for StartComponent, StopComponent, Kill and Log.
 	Kubelet, Containerd cluster.Component
 
-	healthzPort int
-	sandbox     *sandbox
-	stopOnce    sync.Once
-	stopErr     error
+	port, healthzPort int
+	sandbox           *sandbox
+	stopOnce          sync.Once
+	stopErr           error
 }
 
 // Start starts a node and returns when it is Ready, and without the taint of new nodes. ctx bounds the start only. The
@@ -75,8 +75,10 @@ func Start(ctx context.Context, c *cluster.Cluster, o Options) (*Node, error) {
 
 func (n *Node) start(ctx context.Context, c *cluster.Cluster, o Options) error {
 	var err error
-	if n.healthzPort, err = cluster.FreePort(); err != nil {
-		return err
+	for _, port := range []*int{&n.port, &n.healthzPort} {
+		if *port, err = cluster.FreePort(); err != nil {
+			return err
+		}
 	}
 	name := fmt.Sprintf("autohealer-node-%08x", rand.Uint32())
 	n.sandbox, err = newSandbox(name, c.BinDir, []string{"cni", "var/lib/kubelet", "var/log", "var/tmp"})

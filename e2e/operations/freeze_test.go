@@ -86,6 +86,16 @@ To go on: kubectl autohealer thaw`))))
 			Expect(plugin(ctx, "thaw", "--dry-run="+how)).To(HaveField("Out", MatchRegexp("^guardrail.autohealer.resourcestack.com/autohealer-freeze deleted "+suffix+"; it was frozen since ")))
 		}
 		Expect(plugin(ctx, "freeze", "--dry-run=server")).To(SatisfyAll(HaveField("Code", 0), HaveField("Out", HavePrefix("It was frozen already, since "))))
+
+		By("a finalizer that keeps it")
+		held := func(ctx context.Context, finalizers string) {
+			_, err := w.Kubectl(ctx, "patch", "guardrail", "autohealer-freeze", "--type=merge", "-p", `{"metadata":{"finalizers":`+finalizers+`}}`)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		held(ctx, `["example.com/audit"]`)
+		DeferCleanup(held, "null")
+		Expect(plugin(ctx, "thaw", "--timeout=1s")).To(Equal(said{1, "",
+			"Guardrail autohealer-freeze is deleted, still there after 1s, and freezes until it is gone: it waits for the finalizers [\"example.com/audit\"]. See who set them: kubectl get guardrail autohealer-freeze -o yaml\n"}))
 	})
 
 	It("works while nobody answers the webhook, and lets nothing else in", func(ctx SpecContext) {

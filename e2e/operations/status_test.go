@@ -129,7 +129,8 @@ var _ = Describe("kubectl autohealer status", Ordered, func() {
 		reader, err := w.ServiceAccountKubeconfig(ctx, "default", "reader")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(pluginAs(ctx, reader, "status")).To(SatisfyAll(HaveField("Code", 1), HaveField("Out", And(
-			ContainSubstring("Not shown: the manager's Lease can't be read: "), ContainSubstring("conditionset/alarm"), Not(ContainSubstring("none leads"))))))
+			ContainSubstring("Not shown: the manager's Deployment can't be read: "), Not(ContainSubstring("Lease")), ContainSubstring("conditionset/alarm"), Not(ContainSubstring("none leads"))))))
+		Expect(pluginAs(ctx, reader, "version")).To(SatisfyAll(HaveField("Code", 0), HaveField("Out", MatchRegexp(`\nManager Version: [^ ]+\n`))))
 	})
 })
 

@@ -135,6 +135,12 @@ $`, regexp.QuoteMeta(s.backends[1].Address)))
 		Eventually(s.seen(ctx), 2*harness.Within).Should(Equal("0: "))
 		Eventually(told(ctx, s.namespace, "OutlierPolicy", "HostsReturned")).Should(Equal("Normal Envoys took back 1 host: " + note + ".\n"))
 
+		By("not claiming what an Envoy that isn't asked doesn't say")
+		unasked := proxy(ctx, edge, clients)
+		Eventually(s.seen(ctx), 2*harness.Within).Should(HavePrefix("EnvoysNotAsked: 1 Envoys get clusters of namespace live and aren't asked whom they have ejected"))
+		unasked.Stop()
+		Eventually(s.seen(ctx), 2*harness.Within).Should(Equal("0: "))
+
 		By("not claiming what a silent Envoy doesn't say")
 		e.Stop()
 		Eventually(s.seen(ctx)).Should(HavePrefix("EnvoysNotAnswering: 1 of 1 Envoys don't say whom they have ejected, and so it isn't known: edge/envoy-0: "))

@@ -109,4 +109,34 @@ var _ = Describe("Two replicas", Serial, func() {
 			Expect(after.Removed).To(Equal(before[protocol].Removed), protocol)
 		}
 	}, NodeTimeout(10*harness.Within))
+
+	It("tell the leader of Envoys that are connected to the other", func(ctx SpecContext) {
+		s := serve(ctx, "followed", 1)
+		s.detect(ctx, "consecutiveServerErrors: 3, maxEjectionPercent: 50")
+		Expect(h.StopComponent(harness.Manager)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { // as it was for the specs after
+			Expect(h.StopComponent(standby)).To(Succeed())
+			Expect(h.StopComponent(harness.Manager)).To(Succeed())
+			Expect(h.StartManager(ctx)).To(Succeed())
+		})
+		other := cluster.FreeAddress()
+		Expect(h.StartManager(ctx, "--leader-elect")).To(Succeed())
+		Expect(h.StartReplica(ctx, standby, "--leader-elect", "--xds-bind-address="+other)).To(Succeed())
+		Eventually(condition(ctx, s.namespace, "web", "Programmed"), 2*harness.Within).Should(Equal("Unknown NoProxies"))
+
+		e := proxyChanged(ctx, envoy.Listener{Name: s.cluster(), Cluster: s.cluster()}, besides(other), func(b *bootstrapv3.Bootstrap) {
+			for _, c := range b.GetStaticResources().GetClusters() {
+				if replicas := c.GetLoadAssignment().GetEndpoints(); c.GetName() == "autohealer_xds" {
+					replicas[0].LbEndpoints = replicas[0].LbEndpoints[1:]
+				}
+			}
+		})
+		Eventually(e.Threshold).WithArguments(s.cluster()).Should(Equal(3))
+		Eventually(condition(ctx, s.namespace, "web", "Programmed")).Should(Equal("True Programmed"))
+		s.detect(ctx, "consecutiveServerErrors: 4, maxEjectionPercent: 50")
+		Eventually(e.Threshold).WithArguments(s.cluster()).Should(Equal(4))
+		Eventually(condition(ctx, s.namespace, "web", "Programmed")).Should(Equal("True Programmed"))
+		e.Stop()
+		Eventually(condition(ctx, s.namespace, "web", "Programmed")).Should(Equal("Unknown NoProxies"))
+	}, NodeTimeout(10*harness.Within))
 })

@@ -110,7 +110,7 @@ func (s *story) killHalfway() {
 		s.expectStopped(ctx, s.falling, fallUntil)
 		s.expectStopped(ctx, s.fallingDeleted, nil)
 		s.expectStopped(ctx, s.returning, returnUntil)
-		Eventually(s.wave.said.all).Should(ContainElement(MatchRegexp("waiting for a turn: [1-9]")),
+		Eventually(s.wave.said.all).Should(ContainElement(MatchRegexp("waiting to be scaled: [1-9]")),
 			"the wave comes after the ten targets that may begin in a minute")
 
 		By("killing the manager")

@@ -64,12 +64,12 @@ var _ = Describe("the Prober, at a real API server", func() {
 			return fmt.Appendf(text, "\n# %d", versions)
 		}
 		return prober.Set(probing.Key{Namespace: "a"}, probing.Target{
-			Internal: secret(in), External: secret(out), Timeout: 500 * time.Millisecond, NodeLeases: &probe.LeaseTerms{},
+			Internal: secret(in), External: secret(out), Timeout: 500 * time.Millisecond, NodeLeases: &probe.LeaseSettings{},
 		}, time.Now())
 	}
 	BeforeEach(func() {
 		internal, external, found = newProxy(), newProxy(), &runs{}
-		prober = (&probing.Prober{Handler: found, Policy: kubeconfig.Policy{AllowLoopback: true}, FreshEvery: 1000}).Init()
+		prober = (&probing.Prober{Handler: found, Policy: kubeconfig.Policy{AllowLoopback: true}, RedialEvery: 1000}).Init()
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error)
 		go func() { ended <- prober.Start(ctx) }()

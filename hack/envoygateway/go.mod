@@ -1,4 +1,4 @@
-// Envoy Gateway, to test OutlierPolicies with it (make test-clients): built from its module, as the control plane is. A module of its own, so
+// Envoy Gateway, to test OutlierPolicies with it (make test-ecosystem): built from its module, as the control plane is. A module of its own, so
 // that it doesn't weigh on the product's go.mod.
 module github.com/resourcestack/autohealer/hack/envoygateway
 

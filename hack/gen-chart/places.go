@@ -89,6 +89,9 @@ var places = []place{
 
 	{check, "/spec/template/metadata/labels/-more", lines(".Values.podLabels")},
 	{check, "/spec/template/metadata/annotations", optional(".Values.podAnnotations")},
+	// By which managers reach the API server, the check does.
+	{check, pod + "/hostNetwork", when(".Values.hostNetwork", "hostNetwork: true")},
+	{check, container + "/env", optional(".Values.extraEnv")},
 	{check, pod + "/imagePullSecrets", optional(".Values.imagePullSecrets")},
 	{check, pod + "/nodeSelector", optional(".Values.nodeSelector")},
 	{check, pod + "/tolerations", optional(".Values.tolerations")},

@@ -18,7 +18,7 @@ var settings = []setting{
 	{name: "image.registry", says: "Registry that nodes pull from; empty if it is in `repository`."},
 	{name: "image.repository", says: "Name in the registry."},
 	{name: "image.tag", def: "", says: "Tag; by default the chart's `appVersion`."},
-	{name: "image.digest", def: "", says: "Digest, as `sha256:…`: then that very image is run, whatever the tag is."},
+	{name: "image.digest", def: "", says: "Digest, as `sha256:…`: then that very image is run, whatever the tag is.", schema: `{"pattern": "^(sha256:[0-9a-f]{64})?$"}`},
 	{name: "image.pullPolicy", def: "", says: "When nodes pull; by default Kubernetes' own.", schema: `{"enum": ["", "Always", "IfNotPresent", "Never"]}`},
 	{name: "imagePullSecrets", def: list{}, says: "Secrets in the release's namespace to pull with, as `[{name: regcred}]`.", schema: `{"items": {"type": "object"}}`},
 
@@ -35,13 +35,13 @@ var settings = []setting{
 	{name: "podDisruptionBudget", def: group{}, says: "Keeps drains from taking the webhook away."},
 	{name: "podDisruptionBudget.enabled", def: true, says: "Whether there is one."},
 	{name: "podDisruptionBudget.maxUnavailable", says: "How many managers drains may take at once, as a number or a percentage.", schema: `{"type": ["integer", "string"]}`},
-	{name: "hostNetwork", def: false, says: "Run managers in their nodes' network, for API servers that reach nodes but no pods. Each replica then needs a node to itself, the namespace must allow it " +
+	{name: "hostNetwork", def: false, says: "Run managers, and the check before an uninstall, in their nodes' network, for API servers that reach nodes but no pods. Each replica then needs a node to itself, the namespace must allow it " +
 		"(`pod-security.kubernetes.io/enforce: privileged`), and NetworkPolicies don't hold: [who may connect](../how-to/install.md#who-may-connect)."},
 	{name: "ports", def: group{}, says: "Ports that managers listen on. With `hostNetwork` they are the nodes'."},
 	{name: "ports.webhook", says: "Port of the webhook, which API servers must reach.", schema: port},
 	{name: "ports.metrics", says: "Port of the metrics.", schema: port},
 	{name: "ports.probes", says: "Port that kubelets probe.", schema: port},
-	{name: "extraEnv", def: list{}, says: "Further environment variables, such as `{name: HTTPS_PROXY, value: …}` or `{name: SSL_CERT_FILE, value: …}`.", schema: `{"items": {"type": "object"}}`},
+	{name: "extraEnv", def: list{}, says: "Further environment variables of managers and of the check before an uninstall, such as `{name: HTTPS_PROXY, value: …}` or `{name: SSL_CERT_FILE, value: …}`.", schema: `{"items": {"type": "object"}}`},
 	{name: "extraVolumes", def: list{}, says: "Further volumes of managers' pods, such as one with certificate authorities of yours.", schema: `{"items": {"type": "object"}}`},
 	{name: "extraVolumeMounts", def: list{}, says: "Where managers have them; in `/etc/ssl/certs` authorities are trusted.", schema: `{"items": {"type": "object"}}`},
 	{name: "extraArgs", def: list{}, says: "Further flags of the manager, such as `--v=1`.", schema: `{"items": {"type": "string"}}`},
@@ -55,7 +55,7 @@ var settings = []setting{
 		"managers act on no policy that breaks their rules, whoever let it in.", schema: `{"enum": ["Fail", "Ignore"]}`},
 	{name: "webhook.timeoutSeconds", says: "How long API servers wait for an answer, in seconds.", schema: `{"minimum": 1, "maximum": 30}`},
 	{name: "webhook.url", def: "", says: "URL that API servers call in place of the Service, as `https://HOST:PORT/validate`, for managers that they reach by other ways. Name the host to managers, too: `extraArgs: [--webhook-host=HOST]`.",
-		schema: `{"pattern": "^(https://.+)?$"}`},
+		schema: `{"pattern": "^(https://[^/?#@\\s]+(/[^?#\\s]*)?)?$"}`},
 	{name: "webhook.caBundle", def: "", says: "CAs in PEM, in base64, that API servers trust, for `certProvider: files`. With the others managers publish theirs."},
 
 	{name: "xds", def: group{}, says: "Serve Envoys, for [OutlierPolicies](../concepts/outlier-policies.md#how-envoys-get-it)."},

@@ -94,6 +94,23 @@ func withRows(root, name string) ([]byte, error) {
 	}), nil
 }
 
+// uninstallPage has a command that deletes all policies; in what a reader copies there is no place for a comment.
+const uninstallPage = "docs/how-to/uninstall.md"
+
+var deleting = regexp.MustCompile(`(?m)^(\$ kubectl delete )[a-z,]+( --all -A)$`)
+
+// withCommand fills the list of policies in the command.
+func withCommand(root, name string) ([]byte, error) {
+	text, err := os.ReadFile(filepath.Join(root, name))
+	if err != nil {
+		return nil, err
+	}
+	if found := len(deleting.FindAll(text, -1)); found != 1 {
+		return nil, fmt.Errorf("%s has %d commands that delete policies, and should have one", name, found)
+	}
+	return deleting.ReplaceAll(text, []byte("${1}"+strings.Join(resources["policies"](), ",")+"${2}")), nil
+}
+
 // withFiles writes the rest of a kustomization, from the line on that says so: a file a kind.
 func withFiles(root, name string, file func(*kinds.Kind) string) ([]byte, error) {
 	text, err := os.ReadFile(filepath.Join(root, name))
@@ -125,6 +142,9 @@ func lists(root string) (files map[string][]byte, err error) {
 		}
 	}
 	if files["README.md"], err = withRows(root, "README.md"); err != nil {
+		return nil, err
+	}
+	if files[uninstallPage], err = withCommand(root, uninstallPage); err != nil {
 		return nil, err
 	}
 	for name, file := range map[string]func(*kinds.Kind) string{

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Puts the manager of the version that is upgraded from into BINDIR/previous, from the cache or anew: e2e/operations/upgrade runs it.
+# Puts the manager of the version that is upgraded from into BINDIR/previous, from the cache or anew: e2e/operations/upgrade and e2e/node/pod run it.
 # The commit in ref is that version; a release writes its own there once it is tagged.
 set -euo pipefail
 
@@ -17,7 +17,8 @@ mkdir "$work/src"
 git -C "$here/../.." archive "$ref" | tar -x -C "$work/src"
 begun=$SECONDS
 start_ticker "building the manager of $ref"
-if ! go build -C "$work/src" -buildvcs=false -ldflags "-X main.version=$ref" -o "$work/manager" ./cmd >"$work/log" 2>&1; then
+# As images have it: e2e/node/pod puts it into one.
+if ! CGO_ENABLED=0 go build -C "$work/src" -buildvcs=false -trimpath -tags grpcnotrace -ldflags "-s -w -X main.version=$ref" -o "$work/manager" ./cmd >"$work/log" 2>&1; then
   stop_ticker
   tail -n 20 "$work/log" >&2
   die "building the manager of $ref failed"

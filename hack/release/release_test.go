@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -92,6 +93,16 @@ func TestARelease(t *testing.T) {
 			g.Expect(read(checksumFile)).To(ContainSubstring(sum + "  " + name + "\n"))
 		}
 		g.Expect(manifest.Spec.Platforms).To(ConsistOf(want))
+	})
+
+	t.Run("has checksums that sha256sum finds right", func(t *testing.T) {
+		if _, err := exec.LookPath("sha256sum"); err != nil {
+			t.Skip(err)
+		}
+		check := exec.CommandContext(t.Context(), "sha256sum", "--check", "--strict", checksumFile)
+		check.Dir = dist
+		said, err := check.CombinedOutput()
+		NewWithT(t).Expect(err).NotTo(HaveOccurred(), "%s", said)
 	})
 
 	t.Run("has the changelog's section", func(t *testing.T) {

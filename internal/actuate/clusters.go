@@ -54,6 +54,8 @@ type Clusters struct {
 	Current AllCurrent
 	// Waits says whether doubt is waited out while nothing was told yet. Default: it is, however long it lasts.
 	Waits func() bool
+	// Others says whether it is known which Envoys are connected to other replicas. Default: there are no other replicas.
+	Others func() bool
 	// Acts takes the audit trail: one line for each generation of a policy that Envoys are told of.
 	Acts logr.Logger
 
@@ -115,7 +117,7 @@ func (c *Clusters) Apply(ctx context.Context, clusters []Cluster, namespaces map
 	}
 	snapshot.Gone, snapshot.Missing = names(absent.Gone), names(absent.Missing)
 	c.keep(namespaces, next)
-	c.Server.Set(snapshot)
+	c.Server.Set(ctx, snapshot)
 	for _, of := range news {
 		c.record(of)
 	}
@@ -265,6 +267,9 @@ func names(keys []outlier.Key) []string {
 func (c *Clusters) Together(clusters []outlier.Key) (connected, acked int) {
 	return c.Server.Together(names(clusters))
 }
+
+// KnowsOthers says whether what is told of Envoys includes those that are connected to other replicas.
+func (c *Clusters) KnowsOthers() bool { return c.Others == nil || c.Others() }
 
 // RemovalHeld tells which clusters would be gone if they weren't too many at a time.
 func (c *Clusters) RemovalHeld() xds.Held { return c.Server.RemovalHeld() }

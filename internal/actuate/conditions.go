@@ -92,7 +92,7 @@ func superseded(err error) bool { return errors.Is(err, ErrStale) || apierrors.I
 // record.
 func (c *Conditions) covered(ctx context.Context, w ConditionWrite) error {
 	kind := w.Step.Condition.Type
-	heals := !w.Step.Remove && w.Step.Before == health.False && w.Step.Condition.Status == health.True
+	heals := !w.Step.Remove && w.Step.Previous == health.False && w.Step.Condition.Status == health.True
 	switch what := fmt.Sprintf("condition %s of %s", kind, w.Target.GetName()); {
 	case w.Planned != nil && !samePlan(w.Target, w.Planned, kind):
 		return fmt.Errorf("%s was planned from an older state: %w", what, ErrStale)
@@ -117,7 +117,7 @@ func (w ConditionWrite) foreign() bool {
 	if present == nil || health.Ours(w.Target, w.Step.Condition.Type) {
 		return false
 	}
-	return !w.Step.Remove || !present.ByChecks()
+	return !w.Step.Remove || !present.WrittenByChecks()
 }
 
 // coveredBy says whether a registration is admitted, and still what was.
@@ -198,7 +198,7 @@ func (c *Conditions) apply(ctx context.Context, target *unstructured.Unstructure
 		return target, err
 	}
 	try := func(options ...client.SubResourceApplyOption) (*unstructured.Unstructured, error) {
-		applied := health.Applied(target, w.Step.Condition, w.Step.Shape)
+		applied := health.ApplyObject(target, w.Step.Condition, w.Step.Shape)
 		options = append(options, client.FieldOwner("autohealer-"+kind))
 		return applied, c.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), options...)
 	}
@@ -256,5 +256,5 @@ func (c *Conditions) record(w ConditionWrite, unconfirmed error) {
 			act.RuleSet = w.Admitted[i].RuleSetHash()
 		}
 	}
-	act.record(c.Acts, "Changed a target's condition", "conditionType", condition.Type, "before", string(w.Step.Before), "after", string(condition.Status))
+	act.record(c.Acts, "Changed a target's condition", "conditionType", condition.Type, "before", string(w.Step.Previous), "after", string(condition.Status))
 }

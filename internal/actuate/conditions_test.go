@@ -69,8 +69,8 @@ func conditionsOn(t *testing.T, target *unstructured.Unstructured, w ConditionWr
 
 func TestWhatMayBeDoneToConditionsWithoutAnAdmission(t *testing.T) {
 	decider := []*registration.Registration{{Name: "r", UID: "r", Generation: 1}}
-	healing := health.Step{Condition: health.Condition{Type: "Mine", Status: health.True, Reason: "R"}, Before: health.False}
-	failing := health.Step{Condition: health.Condition{Type: "Mine", Status: health.Unknown, Reason: "R"}, Before: health.False}
+	healing := health.Step{Condition: health.Condition{Type: "Mine", Status: health.True, Reason: "R"}, Previous: health.False}
+	failing := health.Step{Condition: health.Condition{Type: "Mine", Status: health.Unknown, Reason: "R"}, Previous: health.False}
 	for name, c := range map[string]struct {
 		record   string
 		step     health.Step
@@ -84,11 +84,11 @@ func TestWhatMayBeDoneToConditionsWithoutAnAdmission(t *testing.T) {
 		"to remove what isn't ours":             {"Mine", health.Step{Condition: health.Condition{Type: "Theirs"}, Remove: true}, nil, ErrNotValidated},
 		"to remove what nobody says of":         {"", health.Step{Condition: health.Condition{Type: "Theirs"}, Remove: true}, decider, ErrNotValidated},
 		"to remove what a forged record claims": {"Mine,Theirs", health.Step{Condition: health.Condition{Type: "Theirs"}, Remove: true}, nil, ErrNotValidated},
-		"to heal what a forged record claims":   {"Mine,Theirs", health.Step{Condition: health.Condition{Type: "Theirs", Status: health.True}, Before: health.False}, decider, ErrNotValidated},
+		"to heal what a forged record claims":   {"Mine,Theirs", health.Step{Condition: health.Condition{Type: "Theirs", Status: health.True}, Previous: health.False}, decider, ErrNotValidated},
 		"to write what nobody decides":          {"", health.Step{Condition: health.Condition{Type: "New", Status: health.True}}, nil, ErrNotValidated},
 		"to write what is not admitted":         {"", health.Step{Condition: health.Condition{Type: "New", Status: health.True}}, decider, ErrNotValidated},
-		"to write over what others wrote":       {"Mine", health.Step{Condition: health.Condition{Type: "Theirs", Status: health.True}, Before: health.False}, decider, ErrNotValidated},
-		"to turn false what others turned":      {"", health.Step{Condition: health.Condition{Type: "Theirs", Status: health.False}, Before: health.True}, decider, ErrNotValidated},
+		"to write over what others wrote":       {"Mine", health.Step{Condition: health.Condition{Type: "Theirs", Status: health.True}, Previous: health.False}, decider, ErrNotValidated},
+		"to turn false what others turned":      {"", health.Step{Condition: health.Condition{Type: "Theirs", Status: health.False}, Previous: health.True}, decider, ErrNotValidated},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := checked(c.record)
@@ -202,7 +202,7 @@ func TestAWriteIsMadeAgainWhenOthersChangedTheList(t *testing.T) {
 		},
 	})
 	_, err := (&Conditions{Client: asServer, Live: base, Current: admitting{}}).Apply(t.Context(), ConditionWrite{
-		Target: seen, Layout: health.Layout{Shape: health.Conditions}, Step: health.Step{Condition: health.Condition{Type: "Mine", Status: health.True, Reason: "R"}, Before: health.False},
+		Target: seen, Layout: health.Layout{Shape: health.Conditions}, Step: health.Step{Condition: health.Condition{Type: "Mine", Status: health.True, Reason: "R"}, Previous: health.False},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -81,9 +81,9 @@ func (s *Scales) covered(ctx context.Context, c ScaleChange, v AdmittedProber) e
 		return fmt.Errorf("%s: the plan has no record of this config, or doesn't say of which state of the object: %w", c, ErrNotValidated)
 	}
 	switch c.Act.Step {
-	case probe.Take, probe.Lower:
+	case probe.StepScaleDown, probe.StepScaleDownAgain:
 		return s.admitted(ctx, c, v)
-	case probe.Raise, probe.Release:
+	case probe.StepScaleUp, probe.StepRemoveRecord:
 		if object.Record == nil || *object.Record != *record {
 			return fmt.Errorf("%s: the object has no such record: %w", c, ErrNotValidated)
 		}
@@ -106,19 +106,19 @@ func (s *Scales) write(ctx context.Context, c ScaleChange) error {
 	version, record := c.Act.Object.ResourceVersion, c.Act.Record.String()
 	var err error
 	switch c.Act.Step {
-	case probe.Take:
+	case probe.StepScaleDown:
 		if version, err = s.annotate(ctx, c, version, &record); err == nil {
 			_, err = s.scale(ctx, c, version, 0)
 		}
-	case probe.Lower:
+	case probe.StepScaleDownAgain:
 		_, err = s.scale(ctx, c, version, 0)
-	case probe.Raise:
+	case probe.StepScaleUp:
 		if version, err = s.scale(ctx, c, version, c.Act.Record.Replicas); err == nil {
 			if _, err = s.annotate(ctx, c, version, nil); err != nil {
 				err = fmt.Errorf("%w: %w", ErrUnfinished, err)
 			}
 		}
-	case probe.Release:
+	case probe.StepRemoveRecord:
 		_, err = s.annotate(ctx, c, version, nil)
 	}
 	return err
@@ -128,12 +128,12 @@ func (s *Scales) write(ctx context.Context, c ScaleChange) error {
 func (s *Scales) annotate(ctx context.Context, c ScaleChange, version string, record *string) (string, error) {
 	var label *string
 	annotations := map[string]*string{v1alpha1.AnnotationOriginalReplicas: record}
-	if was := c.Act.Object.Record; was != nil && was.Meltdown {
+	if was := c.Act.Object.Record; was != nil && was.MeltdownProtection {
 		annotations[v1alpha1.AnnotationMeltdownProtection] = nil
 	}
 	if record != nil {
 		label = ptr.To("true")
-		if c.Act.Record.Meltdown {
+		if c.Act.Record.MeltdownProtection {
 			annotations[v1alpha1.AnnotationMeltdownProtection] = ptr.To("")
 		}
 	}
@@ -165,7 +165,7 @@ func (s *Scales) scale(ctx context.Context, c ScaleChange, version string, repli
 }
 
 // verbs are the steps as the audit trail names them.
-var verbs = map[probe.Step]string{probe.Take: "ScaleDown", probe.Lower: "ScaleDown", probe.Raise: "ScaleUp", probe.Release: "Forget"}
+var verbs = map[probe.Step]string{probe.StepScaleDown: "ScaleDown", probe.StepScaleDownAgain: "ScaleDown", probe.StepScaleUp: "ScaleUp", probe.StepRemoveRecord: "Forget"}
 
 // record writes the audit line of a change, which unconfirmed leaves in doubt.
 func (s *Scales) record(c ScaleChange, v AdmittedProber, unconfirmed error) {
@@ -177,10 +177,10 @@ func (s *Scales) record(c ScaleChange, v AdmittedProber, unconfirmed error) {
 		Trigger: record.Since.Time, Unconfirmed: unconfirmed,
 	}
 	switch c.Act.Step {
-	case probe.Take, probe.Lower:
+	case probe.StepScaleDown, probe.StepScaleDownAgain:
 		act.Reason, act.RuleSet = v1alpha1.ReasonProbeFails, v.RuleSetHash()
 		act.record(s.Acts, "Scaled a dependent down", "before", o.Replicas, "after", 0)
-	case probe.Raise:
+	case probe.StepScaleUp:
 		act.record(s.Acts, "Scaled a dependent up", "before", o.Replicas, "after", record.Replicas)
 	default:
 		act.Reason = v1alpha1.ReasonNotRestored

@@ -170,11 +170,11 @@ func manager(t *testing.T, c *probe.Config, v AdmittedProber, through client.Cli
 	scales := &Scales{Client: through, Current: current{}, Acts: acts}
 	now := time.Now()
 	var protection probe.Protection
-	in := probe.Scaling{Config: c, Want: want, Now: now, Tick: now}
+	in := probe.Scaling{Config: c, Want: want, Now: now, DecidedAt: now}
 	for range 5 {
 		in.Objects = []probe.Object{look(t, c)}
-		in.Episode = probe.Episode(c, in.Objects, protection, now)
-		protection.Since = in.Episode
+		in.ProtectionSince = probe.ProtectionStart(c, in.Objects, protection, now)
+		protection.Since = in.ProtectionSince
 		plan := probe.PlanScaling(in)
 		if len(plan.Acts) == 0 {
 			return nil
@@ -240,7 +240,7 @@ func TestGardenersAnnotationGoesWithTheRecordThatItCameWith(t *testing.T) {
 		"when a record of another protection takes its place": func(t *testing.T, c *probe.Config, v AdmittedProber) {
 			scaleByHand(t, 2)
 			o := look(t, c)
-			again := probe.Scaling{Config: c, Want: probe.Down, Objects: []probe.Object{o}, Episode: o.Record.Since.Add(time.Hour)}
+			again := probe.Scaling{Config: c, Want: probe.Down, Objects: []probe.Object{o}, ProtectionSince: o.Record.Since.Add(time.Hour)}
 			if err := (&Scales{Client: api, Current: current{}}).Apply(t.Context(), ScaleChange{c, "default", probe.PlanScaling(again).Acts[0]}, v); err != nil {
 				t.Fatal(err)
 			}
@@ -256,11 +256,11 @@ func TestGardenersAnnotationGoesWithTheRecordThatItCameWith(t *testing.T) {
 				_, ok := d.GetAnnotations()["dependency-watchdog.gardener.cloud/meltdown-protection-active"]
 				return ok
 			}
-			c.Meltdown = true
+			c.MeltdownProtection = true
 			if err := manager(t, c, v, api, probe.Down, logr.Discard()); err != nil || !annotated() {
 				t.Fatalf("scaled down, annotated %t: %v", annotated(), err)
 			}
-			c.Meltdown = false
+			c.MeltdownProtection = false
 			if then(t, c, v); annotated() {
 				t.Error("it still is annotated")
 			}
@@ -372,7 +372,7 @@ func TestWhatChangedSinceItWasReadIsLeftAlone(t *testing.T) {
 	if err := api.Patch(t.Context(), others, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":5}}`))); err != nil {
 		t.Fatal(err)
 	}
-	plan := probe.PlanScaling(probe.Scaling{Config: c, Objects: []probe.Object{before}, Want: probe.Down, Episode: time.Unix(100, 0)})
+	plan := probe.PlanScaling(probe.Scaling{Config: c, Objects: []probe.Object{before}, Want: probe.Down, ProtectionSince: time.Unix(100, 0)})
 	scales := &Scales{Client: api, Current: current{}}
 	if err := scales.Apply(t.Context(), ScaleChange{c, "default", plan.Acts[0]}, v); !errors.Is(err, ErrStale) {
 		t.Errorf("want ErrStale, got %v", err)
@@ -385,7 +385,7 @@ func TestWhatChangedSinceItWasReadIsLeftAlone(t *testing.T) {
 func TestNothingIsScaledWithoutWhatAllowsIt(t *testing.T) {
 	c, v := prober(t, dependent(t, "Deployment"))
 	take := func() probe.Act {
-		return probe.PlanScaling(probe.Scaling{Config: c, Objects: []probe.Object{look(t, c)}, Want: probe.Down, Episode: time.Unix(100, 0)}).Acts[0]
+		return probe.PlanScaling(probe.Scaling{Config: c, Objects: []probe.Object{look(t, c)}, Want: probe.Down, ProtectionSince: time.Unix(100, 0)}).Acts[0]
 	}
 	ours := take().Record
 	another := *c
@@ -394,7 +394,7 @@ func TestNothingIsScaledWithoutWhatAllowsIt(t *testing.T) {
 	foreign.Owner, foreign.Policy = "another", "default/another"
 	raise := func(on, said *probe.Record) probe.Act {
 		act := take()
-		act.Step, act.Object.Record, act.Record = probe.Raise, on, said
+		act.Step, act.Object.Record, act.Record = probe.StepScaleUp, on, said
 		return act
 	}
 	stateless := take()

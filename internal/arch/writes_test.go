@@ -33,7 +33,7 @@ var (
 	// notClients are calls that look like a client's and are an actuator's.
 	notClients = []string{
 		"controllers/conditionset/node_reconciler.go: r.Taints.Apply",
-		"controllers/healthcheckregistration/act.go: a.r.Conditions.Apply",
+		"controllers/healthcheckregistration/execute.go: a.r.Conditions.Apply",
 		"controllers/outlierpolicy/patcher.go: p.Patches.Apply",
 		"controllers/outlierpolicy/translation.go: p.Clusters.Apply",
 		"controllers/probeconfig/scaling.go: r.Scales.Apply",

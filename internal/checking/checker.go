@@ -1,5 +1,9 @@
-// Package checking looks at what HealthCheckRegistrations check: it watches the kinds, knows which targets depend on an object,
-// and makes the checks. It writes nothing.
+// Package checking reads what the checks of HealthCheckRegistrations look at, and makes the checks. It writes nothing.
+//
+//	Checker   makes the checks of one target; begin reading at Checker.Results
+//	Watches   informers of kinds in the seed; says which targets to evaluate when an object changes
+//	Shoots    connections to shoots by their kubeconfigs, and a mirror of each query (package shoots)
+//	Layouts   how kinds keep conditions
 package checking
 
 import (
@@ -10,7 +14,6 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
@@ -28,7 +31,7 @@ import (
 type Checker struct {
 	Watches *Watches
 	Shoots  *Shoots
-	// Live reads from the API server, past any cache, and what it doesn't find may be believed.
+	// Live reads from the API server, past any cache, and what it doesn't find may be trusted.
 	Live  client.Reader
 	Clock clock.PassiveClock
 }
@@ -37,7 +40,7 @@ type Checker struct {
 func NewChecker(mgr manager.Manager, watches *Watches, dial kubeconfig.Policy) (*Checker, error) {
 	options := client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()}
 	seed, errSeed := client.NewWithWatch(mgr.GetConfig(), options)
-	live, errLive := shoots.NewBelievable(mgr.GetConfig(), options)
+	live, errLive := shoots.NewVerifyingClient(mgr.GetConfig(), options)
 	if err := errors.Join(errSeed, errLive); err != nil {
 		return nil, fmt.Errorf("make the client that checks read with: %w", err)
 	}
@@ -80,7 +83,7 @@ func (c *Checker) Results(ctx context.Context, reg *registration.Registration, t
 	var running sync.WaitGroup
 	for i, check := range reg.Checks {
 		running.Go(func() {
-			results[i], errs[i] = c.one(ctx, reg, check, target, live.Has(check.ConditionType))
+			results[i], errs[i] = c.runCheck(ctx, reg, check, target, live.Has(check.ConditionType))
 		})
 	}
 	running.Wait()
@@ -97,8 +100,8 @@ func (c *Checker) Results(ctx context.Context, reg *registration.Registration, t
 	return by, unread
 }
 
-// one makes a check. The error is ErrUnread, or none.
-func (c *Checker) one(ctx context.Context, reg *registration.Registration, check *registration.Check, target *unstructured.Unstructured, live bool) (result health.Result, err error) {
+// runCheck makes a check. The error is ErrNotSynced, or none.
+func (c *Checker) runCheck(ctx context.Context, reg *registration.Registration, check *registration.Check, target *unstructured.Unstructured, live bool) (result health.Result, err error) {
 	defer func() { // it costs its own condition, and not the process
 		if p := recover(); p != nil {
 			log.FromContext(ctx).Error(fmt.Errorf("%v", p), "Check panicked", "healthCheckRegistration", reg.Name, "check", check.Name, "stack", string(debug.Stack()))
@@ -110,7 +113,7 @@ func (c *Checker) one(ctx context.Context, reg *registration.Registration, check
 	defer cancel()
 	result, err = check.Result(target, &finder{c, ctx, reg, target, live}, c.Clock.Now())
 	switch {
-	case errors.Is(err, ErrUnread):
+	case errors.Is(err, ErrNotSynced):
 		return health.Result{}, err
 	case errors.Is(err, context.DeadlineExceeded): // the same text, whatever that ended; a shoot's connection counts the time by itself
 		result = check.Failed(late)
@@ -135,61 +138,40 @@ type finder struct {
 func (f *finder) Objects(check *registration.Check, ref registration.Ref) ([]*unstructured.Unstructured, error) {
 	switch {
 	case check.Shoot && f.live:
-		shoot, err := f.c.Shoots.live(f.ctx, f.home())
+		shoot, err := f.c.Shoots.live(f.ctx, f.shootKey())
 		if err != nil {
 			return nil, err
 		}
 		return read(f.ctx, shoot, ref)
 	case check.Shoot:
-		return as[*unstructured.Unstructured](f.c.Shoots.objects(f.ctx, f.home(), queryOf(ref)))
+		return castAll[*unstructured.Unstructured](f.c.Shoots.objects(f.ctx, f.shootKey(), queryOf(ref)))
 	case f.live:
 		return read(f.ctx, f.c.Live, ref)
 	}
 	if err := f.c.Watches.Watch(f.ctx, check.Kind, false); err != nil {
 		return nil, err
 	}
-	return read(f.ctx, f.c.Watches.cache, f.c.Watches.index.Placed(ref))
+	return read(f.ctx, f.c.Watches.cache, f.c.Watches.index.Resolve(ref))
 }
 
-// Placed gives where what a check looks at really is. In shoots only what somebody wrote has a namespace.
-func (f *finder) Placed(check *registration.Check, ref registration.Ref) registration.Ref {
+// Resolve gives where what a check looks at really is. In shoots only what somebody wrote has a namespace.
+func (f *finder) Resolve(check *registration.Check, ref registration.Ref) registration.Ref {
 	if check.Shoot {
 		return ref
 	}
-	return f.c.Watches.index.Placed(ref)
+	return f.c.Watches.index.Resolve(ref)
 }
 
 // Nodes gives those of the shoot.
 func (f *finder) Nodes() ([]*corev1.Node, error) {
 	if !f.live {
-		return as[*corev1.Node](f.c.Shoots.objects(f.ctx, f.home(), everyNode))
+		return castAll[*corev1.Node](f.c.Shoots.objects(f.ctx, f.shootKey(), everyNode))
 	}
-	shoot, err := f.c.Shoots.live(f.ctx, f.home())
+	shoot, err := f.c.Shoots.live(f.ctx, f.shootKey())
 	if err != nil {
 		return nil, err
 	}
 	return shoots.Nodes(f.ctx, shoot)
 }
 
-func (f *finder) home() home { return homeOf(f.reg, f.target) }
-
-func as[T client.Object](objects []client.Object, err error) ([]T, error) {
-	all := make([]T, len(objects))
-	for i, o := range objects {
-		all[i] = o.(T)
-	}
-	return all, err
-}
-
-// read gives the objects that a check looks at; none where the one doesn't exist.
-func read(ctx context.Context, from client.Reader, ref registration.Ref) ([]*unstructured.Unstructured, error) {
-	if ref.Name == "" {
-		return list(ctx, from, ref.Kind, ref.Namespace, ref.Selector)
-	}
-	o := empty(ref.Kind)
-	err := from.Get(ctx, ref.Key(), o)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	return []*unstructured.Unstructured{o}, err
-}
+func (f *finder) shootKey() shootKey { return shootKeyOf(f.reg, f.target) }

@@ -32,7 +32,7 @@ func (odd) Get(ctx context.Context, key client.ObjectKey, _ client.Object, _ ...
 		<-ctx.Done()
 		return ctx.Err()
 	case "unread":
-		return ErrUnread
+		return ErrNotSynced
 	}
 	return nil
 }
@@ -84,16 +84,16 @@ func TestNodesAndWhatTheyAreComparedWithAreFollowed(t *testing.T) {
 	c := &Checker{Watches: WatchesOf(nil, func(Target) {}, clock.RealClock{}), Shoots: &Shoots{Seed: fake.NewFakeClient(), Changed: func(Target) {}, Clock: clock.RealClock{}}}
 	t.Cleanup(func() { c.Follow(target) })
 	c.Follow(target, Interest{reg, thing})
-	if following := c.Watches.index.Following(reg.Checks[0].Kind); len(following) != 1 || following[0] != target {
+	if following := c.Watches.index.WatchersOfKind(reg.Checks[0].Kind); len(following) != 1 || following[0] != target {
 		t.Errorf("in the seed %v follow the kind", following)
 	}
-	for _, queries := range c.Shoots.of[target] {
+	for _, queries := range c.Shoots.queries[target] {
 		if !queries.Equal(sets.New(everyNode)) {
 			t.Errorf("in the shoot %v are followed", queries)
 		}
 	}
-	if len(c.Shoots.of[target]) != 1 {
-		t.Errorf("it follows %d shoots", len(c.Shoots.of[target]))
+	if len(c.Shoots.queries[target]) != 1 {
+		t.Errorf("it follows %d shoots", len(c.Shoots.queries[target]))
 	}
 }
 

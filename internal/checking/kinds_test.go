@@ -63,7 +63,7 @@ func TestAKindThatIsNotServedIsAskedForNowAndThen(t *testing.T) {
 		}
 
 		server.serves = true
-		time.Sleep(failureKept)
+		time.Sleep(failureTTL)
 		for range 100 {
 			if scope, err := s.Of(t.Context(), kind); scope != meta.RESTScopeNameRoot || err != nil {
 				t.Fatalf("served: %s, %v", scope, err)
@@ -86,10 +86,10 @@ func TestAQuestionThatHangsIsAskedAnew(t *testing.T) {
 			return "", ctx.Err()
 		}}
 		began := time.Now()
-		if _, err := s.Of(t.Context(), schema.GroupVersionKind{}); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != askTimeout {
+		if _, err := s.Of(t.Context(), schema.GroupVersionKind{}); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != requestTimeout {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
-		time.Sleep(failureKept)
+		time.Sleep(failureTTL)
 		if scope, err := s.Of(t.Context(), schema.GroupVersionKind{}); err != nil || scope != meta.RESTScopeNameRoot {
 			t.Errorf("asked anew: %q, %v", scope, err)
 		}

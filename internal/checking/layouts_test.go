@@ -35,7 +35,7 @@ func TestALayoutIsReadAnewOnceSomebodyDoubtsIt(t *testing.T) {
 	}{{0, false, 1}, {59 * time.Minute, false, 1}, {0, true, 2}, {4 * time.Second, true, 2}, {time.Second, true, 3}, {time.Hour, false, 4}} {
 		clock.SetTime(clock.Now().Add(step.after))
 		if step.doubt {
-			l.Doubt(gadget)
+			l.Invalidate(gadget)
 		}
 		if _, err := l.Of(t.Context(), gadget); err != nil || server.asked != step.want {
 			t.Errorf("step %d: %v, after %d reads instead of %d", i, err, server.asked, step.want)

@@ -35,34 +35,34 @@ type Shoots struct {
 	Changed func(Target)
 	Clock   clock.PassiveClock
 
-	mu    sync.Mutex
-	kinds map[way]*kubeconfigs                // needs mu
-	of    map[Target]map[home]sets.Set[query] // needs mu
+	mu      sync.Mutex
+	groups  map[connKey]*shootGroup                 // needs mu
+	queries map[Target]map[shootKey]sets.Set[query] // needs mu
 }
 
-// way is how shoots are reached: by which Secrets, and how long an answer may take. Registrations that give other times share no
+// connKey is how shoots are reached: by which Secrets, and how long an answer may take. Registrations that give other times share no
 // connection, so that none waits longer than it says, or gives up sooner because of another.
-type way struct {
+type connKey struct {
 	v1alpha1.SecretKey
-	within time.Duration
+	timeout time.Duration
 }
 
-// kubeconfigs are all Secrets of one name, and the connections made with them.
-type kubeconfigs struct {
+// shootGroup are all Secrets of one name, and the connections made with them.
+type shootGroup struct {
 	secrets *shoots.Mirror
 	clients *shoots.Clients
-	homes   map[string]*shoot // by namespace; needs the mu of Shoots
+	shoots  map[string]*shoot // by namespace; needs the mu of Shoots
 }
 
-// home is where the kubeconfig of a shoot lies.
-type home struct {
+// shootKey is where the kubeconfig of a shoot lies.
+type shootKey struct {
 	namespace string
-	way
+	connKey
 }
 
-// homeOf is where a registration's checks find the shoot of a target. Checks of shoots aren't read without a kubeconfig.
-func homeOf(reg *registration.Registration, target *unstructured.Unstructured) home {
-	return home{target.GetNamespace(), way{*reg.Kubeconfig, reg.CheckTimeout}}
+// shootKeyOf is where a registration's checks find the shoot of a target. Checks of shoots aren't read without a kubeconfig.
+func shootKeyOf(reg *registration.Registration, target *unstructured.Unstructured) shootKey {
+	return shootKey{target.GetNamespace(), connKey{*reg.Kubeconfig, reg.CheckTimeout}}
 }
 
 // shoot is one cluster that checks look at.
@@ -80,70 +80,70 @@ type shoot struct {
 // Follow has the target judged again when what the checks of those interested look at in its shoot changes. What else it followed
 // before ends.
 func (s *Shoots) Follow(target Target, by []Interest) {
-	wanted := map[home]sets.Set[query]{}
+	wanted := map[shootKey]sets.Set[query]{}
 	for _, i := range by {
-		if seen := sights(i.Registration, i.Object); len(seen) > 0 {
-			h := homeOf(i.Registration, i.Object)
+		if seen := shootQueries(i.Registration, i.Object); len(seen) > 0 {
+			h := shootKeyOf(i.Registration, i.Object)
 			wanted[h] = seen.Union(wanted[h])
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for h := range s.of[target] {
+	for h := range s.queries[target] {
 		if _, stays := wanted[h]; !stays {
-			s.leave(target, h)
+			s.removeUser(target, h)
 		}
 	}
 	for h, queries := range wanted {
-		of := s.enter(h)
+		of := s.addUser(h)
 		of.users[target] = queries
 		of.keepOnly(of.used())
 	}
-	if delete(s.of, target); len(wanted) > 0 {
-		if s.of == nil {
-			s.of = map[Target]map[home]sets.Set[query]{}
+	if delete(s.queries, target); len(wanted) > 0 {
+		if s.queries == nil {
+			s.queries = map[Target]map[shootKey]sets.Set[query]{}
 		}
-		s.of[target] = wanted
+		s.queries[target] = wanted
 	}
 }
 
-// enter needs s.mu.
-func (s *Shoots) enter(h home) *shoot {
-	k := s.kinds[h.way]
+// addUser needs s.mu.
+func (s *Shoots) addUser(h shootKey) *shoot {
+	k := s.groups[h.connKey]
 	if k == nil {
-		k = s.open(h.way)
+		k = s.openGroup(h.connKey)
 	}
-	of := k.homes[h.namespace]
+	of := k.shoots[h.namespace]
 	if of == nil {
 		of = &shoot{users: map[Target]sets.Set[query]{}, mirrors: map[query]*shoots.Mirror{}}
-		k.homes[h.namespace] = of
+		k.shoots[h.namespace] = of
 	}
 	return of
 }
 
-// leave needs s.mu.
-func (s *Shoots) leave(target Target, h home) {
-	k := s.kinds[h.way]
-	of := k.homes[h.namespace]
+// removeUser needs s.mu.
+func (s *Shoots) removeUser(target Target, h shootKey) {
+	k := s.groups[h.connKey]
+	of := k.shoots[h.namespace]
 	delete(of.users, target)
 	of.keepOnly(of.used())
 	if len(of.users) > 0 {
 		return
 	}
 	k.clients.Forget(h.namespace)
-	if delete(k.homes, h.namespace); len(k.homes) == 0 {
+	if delete(k.shoots, h.namespace); len(k.shoots) == 0 {
 		k.secrets.Close()
-		delete(s.kinds, h.way)
+		delete(s.groups, h.connKey)
 	}
 }
 
-// open needs s.mu.
-func (s *Shoots) open(by way) *kubeconfigs {
-	k := &kubeconfigs{homes: map[string]*shoot{}, clients: &shoots.Clients{
-		Secrets: s.Seed, Secret: by.SecretName, Key: by.Key, Scheme: s.Scheme, Dial: s.Dial, Timeout: by.within,
+// openGroup needs s.mu.
+func (s *Shoots) openGroup(by connKey) *shootGroup {
+	k := &shootGroup{shoots: map[string]*shoot{}, clients: &shoots.Clients{
+		Secrets: s.Seed, Secret: by.SecretName, Key: by.Key, Scheme: s.Scheme, Dial: s.Dial, Timeout: by.timeout,
 	}}
 	k.secrets = shoots.Open(shoots.Source{
-		Client: s.Seed, Timeout: by.within, Clock: s.Clock,
+		Client: s.Seed, Timeout: by.timeout, Clock: s.Clock,
 		List: func() client.ObjectList {
 			list := &metav1.PartialObjectMetadataList{}
 			list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
@@ -157,18 +157,18 @@ func (s *Shoots) open(by way) *kubeconfigs {
 		},
 		Changed: func(o client.Object) { s.kubeconfigChanged(by, o) },
 	})
-	if s.kinds == nil {
-		s.kinds = map[way]*kubeconfigs{}
+	if s.groups == nil {
+		s.groups = map[connKey]*shootGroup{}
 	}
-	s.kinds[by] = k
+	s.groups[by] = k
 	return k
 }
 
-func (s *Shoots) kubeconfigChanged(by way, secret client.Object) {
+func (s *Shoots) kubeconfigChanged(by connKey, secret client.Object) {
 	s.mu.Lock()
 	var concerned []*shoot
-	if k := s.kinds[by]; k != nil {
-		for namespace, of := range k.homes {
+	if k := s.groups[by]; k != nil {
+		for namespace, of := range k.shoots {
 			if secret == nil || secret.GetNamespace() == namespace {
 				concerned = append(concerned, of)
 			}
@@ -180,7 +180,7 @@ func (s *Shoots) kubeconfigChanged(by way, secret client.Object) {
 	}
 }
 
-// changed has those targets looked at whose checks look at a query, or at anything.
+// changed has those targets evaluated whose checks look at a query, or at anything.
 func (s *Shoots) changed(of *shoot, at *query) {
 	s.mu.Lock()
 	var concerned []Target
@@ -215,13 +215,13 @@ func (of *shoot) keepOnly(used sets.Set[query]) {
 	}
 }
 
-// objects are what a query finds in the shoot of a namespace, as it was seen last. The error says why that can't be believed.
-func (s *Shoots) objects(ctx context.Context, h home, q query) ([]client.Object, error) {
+// objects are what a query finds in the shoot of a namespace, as it was seen last. The error says why that can't be trusted.
+func (s *Shoots) objects(ctx context.Context, h shootKey, q query) ([]client.Object, error) {
 	s.mu.Lock()
 	var of *shoot
-	k := s.kinds[h.way]
+	k := s.groups[h.connKey]
 	if k != nil {
-		of = k.homes[h.namespace]
+		of = k.shoots[h.namespace]
 	}
 	s.mu.Unlock()
 	if of == nil {
@@ -229,7 +229,7 @@ func (s *Shoots) objects(ctx context.Context, h home, q query) ([]client.Object,
 	}
 	secret, err := k.secrets.Object(types.NamespacedName{Namespace: h.namespace, Name: h.SecretName})
 	switch {
-	case errors.Is(err, ErrUnread):
+	case errors.Is(err, ErrNotSynced):
 		return nil, err
 	case err != nil:
 		return nil, fmt.Errorf("watch the shoots' kubeconfigs: %w", err)
@@ -239,14 +239,14 @@ func (s *Shoots) objects(ctx context.Context, h home, q query) ([]client.Object,
 	if err := of.connect(ctx, k.clients, h.namespace, secret); err != nil {
 		return nil, err
 	}
-	m := s.mirrorOf(of, q, h.within) //nolint:contextcheck // a mirror outlives who asks for it first
+	m := s.mirrorOf(of, q, h.timeout) //nolint:contextcheck // a mirror outlives who asks for it first
 	if m == nil {
-		return nil, ErrUnread
+		return nil, ErrNotSynced
 	}
 	return m.Objects()
 }
 
-// connect has the shoot reached by the kubeconfig that is stored. What was seen by another one isn't believed any more.
+// connect has the shoot reached by the kubeconfig that is stored. What was seen by another one isn't trusted any more.
 func (of *shoot) connect(ctx context.Context, clients *shoots.Clients, namespace string, secret client.Object) error {
 	of.connecting.Lock()
 	defer of.connecting.Unlock()
@@ -283,9 +283,9 @@ func (s *Shoots) mirrorOf(of *shoot, q query, timeout time.Duration) *shoots.Mir
 }
 
 // live gives the client of the shoot by the kubeconfig that is stored now.
-func (s *Shoots) live(ctx context.Context, h home) (client.Client, error) {
+func (s *Shoots) live(ctx context.Context, h shootKey) (client.Client, error) {
 	s.mu.Lock()
-	k := s.kinds[h.way]
+	k := s.groups[h.connKey]
 	s.mu.Unlock()
 	if k == nil {
 		return nil, errors.New("the shoot isn't watched")

@@ -266,7 +266,7 @@ func testAShoot(t *testing.T, one, two cluster) {
 	}
 	eventually("without a kubeconfig", "read ConfigMap default/shoot: read the shoot's kubeconfig: there is no Secret shoot/gardener")
 	c.Shoots.Follow(target, nil)
-	if n := len(c.Shoots.kinds) + len(c.Shoots.of); n != 0 {
+	if n := len(c.Shoots.groups) + len(c.Shoots.queries); n != 0 {
 		t.Errorf("%d things are left behind", n)
 	}
 }

@@ -28,11 +28,11 @@ import (
 	"github.com/resourcestack/autohealer/internal/shoots"
 )
 
-// answerTakes is how long a list, or what a watch begins with, may take: an API server gives up a request itself after a minute.
-const answerTakes = 70 * time.Second
+// answerTimeout is how long a list, or what a watch begins with, may take: an API server gives up a request itself after a minute.
+const answerTimeout = 70 * time.Second
 
-// ErrUnread: the objects of a kind aren't all read yet. It says nothing about any of them.
-var ErrUnread = shoots.ErrUnread
+// ErrNotSynced: the objects of a kind aren't all read yet. It says nothing about any of them.
+var ErrNotSynced = shoots.ErrNotSynced
 
 // Target is an object that gets conditions.
 type Target struct {
@@ -53,23 +53,23 @@ type Watches struct {
 	scopes scopes
 
 	mu      sync.Mutex
-	kinds   map[schema.GroupVersionKind]opened // needs mu, as all below
+	kinds   map[schema.GroupVersionKind]kindWatch // needs mu, as all below
 	targets map[schema.GroupVersionKind]bool
 	// reads are the fields that registrations read: of objects no others are kept. Its sets are never changed.
-	reads registration.Fields
-	grown int // counts how often reads became more
+	reads        registration.Fields
+	readsVersion int // counts how often reads became more
 }
 
-// opened is the watch of a kind, and the fields that are kept of its objects.
-type opened struct {
+// kindWatch is the watch of a kind, and the fields that are kept of its objects.
+type kindWatch struct {
 	informer cache.Informer
 	fields   sets.Set[string]
 }
 
-// linked is an informer and how its lists and watches fare.
-type linked struct {
+// healthInformer is an informer and how its lists and watches fare.
+type healthInformer struct {
 	toolscache.SharedIndexInformer
-	link *shoots.Link
+	health *shoots.WatchHealth
 }
 
 // NewWatches makes the watches, with a cache of their own that the manager starts: what checks read of an object is more than
@@ -79,13 +79,13 @@ func NewWatches(mgr manager.Manager, changed func(Target), now clock.PassiveCloc
 	if err != nil {
 		return nil, err
 	}
-	return w, mgr.Add(everywhere{w.cache})
+	return w, mgr.Add(everyReplica{w.cache})
 }
 
 func watchesBy(config *rest.Config, by *http.Client, scheme *runtime.Scheme, kinds meta.RESTMapper, changed func(Target), now clock.PassiveClock) (*Watches, error) {
 	w := WatchesOf(nil, changed, now)
 	objects, err := cache.New(config, cache.Options{
-		HTTPClient: by, Scheme: scheme, Mapper: kinds, DefaultTransform: w.trim, DefaultWatchErrorHandler: failed, NewInformer: w.newInformer,
+		HTTPClient: by, Scheme: scheme, Mapper: kinds, DefaultTransform: w.trim, DefaultWatchErrorHandler: logWatchError, NewInformer: w.newInformer,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make the cache of what checks look at: %w", err)
@@ -98,7 +98,7 @@ func watchesBy(config *rest.Config, by *http.Client, scheme *runtime.Scheme, kin
 func WatchesOf(objects cache.Cache, changed func(Target), now clock.PassiveClock) *Watches {
 	return &Watches{
 		Changed: changed, Clock: now, cache: objects,
-		kinds: map[schema.GroupVersionKind]opened{}, targets: map[schema.GroupVersionKind]bool{},
+		kinds: map[schema.GroupVersionKind]kindWatch{}, targets: map[schema.GroupVersionKind]bool{},
 		reads: registration.Fields{}, scopes: scopes{
 			clock: now, ask: func(context.Context, schema.GroupVersionKind) (meta.RESTScopeName, error) {
 				return meta.RESTScopeNameNamespace, nil
@@ -107,28 +107,28 @@ func WatchesOf(objects cache.Cache, changed func(Target), now clock.PassiveClock
 	}
 }
 
-// everywhere has a cache run on every replica, so that one that takes over knows all.
-type everywhere struct{ cache.Cache }
+// everyReplica has a cache run on every replica, so that one that takes over knows all.
+type everyReplica struct{ cache.Cache }
 
 // GetCache is what the manager knows caches by.
-func (e everywhere) GetCache() cache.Cache { return e.Cache }
+func (e everyReplica) GetCache() cache.Cache { return e.Cache }
 
-// failed tells what the links take in.
-func failed(ctx context.Context, r *toolscache.Reflector, err error) {
+// logWatchError tells what the links take in.
+func logWatchError(ctx context.Context, r *toolscache.Reflector, err error) {
 	log.FromContext(ctx).V(1).Info("Watch of what checks look at failed", "kind", r.TypeDescription(), "trouble", err.Error())
 }
 
 func (w *Watches) newInformer(by toolscache.ListerWatcher, of runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
-	var made linked
+	var made healthInformer
 	kind := of.GetObjectKind().GroupVersionKind()
-	made.link = shoots.NewLink(answerTakes, w.Clock, func() { w.mended(kind, made.GetStore()) })
-	made.SharedIndexInformer = toolscache.NewSharedIndexInformer(made.link.Follow(by), of, resync, indexers)
+	made.health = shoots.NewWatchHealth(answerTimeout, w.Clock, func() { w.recovered(kind, made.GetStore()) })
+	made.SharedIndexInformer = toolscache.NewSharedIndexInformer(made.health.Observe(by), of, resync, indexers)
 	return made
 }
 
-// mended has those looked at that couldn't be judged while what is known of a kind wasn't believed.
-func (w *Watches) mended(kind schema.GroupVersionKind, known toolscache.Store) {
-	for _, target := range w.index.Following(kind) {
+// recovered has those evaluated that couldn't be judged while what is known of a kind wasn't trusted.
+func (w *Watches) recovered(kind schema.GroupVersionKind, known toolscache.Store) {
+	for _, target := range w.index.WatchersOfKind(kind) {
 		w.Changed(target)
 	}
 	if !w.isTarget(kind) {
@@ -140,7 +140,7 @@ func (w *Watches) mended(kind schema.GroupVersionKind, known toolscache.Store) {
 }
 
 // Watch begins to watch a kind, of which all objects are targets where it says so. The error says why what is known of the
-// kind can't be believed: ErrUnread until it is all read.
+// kind can't be trusted: ErrNotSynced until it is all read.
 func (w *Watches) Watch(ctx context.Context, kind schema.GroupVersionKind, targets bool) error {
 	scope, err := w.scopes.Of(ctx, kind) // which may take a request, that nobody else is to wait for
 	if meta.IsNoMatchError(err) {
@@ -159,15 +159,15 @@ func (w *Watches) Watch(ctx context.Context, kind schema.GroupVersionKind, targe
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", kind.Kind, err)
 	}
-	if l, ok := informer.(linked); ok {
-		if err := l.link.Trouble(); apierrors.IsNotFound(err) {
+	if l, ok := informer.(healthInformer); ok {
+		if err := l.health.Err(); apierrors.IsNotFound(err) {
 			return fmt.Errorf("the kind isn't served: %w", err)
 		} else if err != nil {
 			return fmt.Errorf("watch %s: %w", kind.Kind, err)
 		}
 	}
 	if !informer.HasSynced() {
-		return ErrUnread
+		return ErrNotSynced
 	}
 	return nil
 }
@@ -175,21 +175,21 @@ func (w *Watches) Watch(ctx context.Context, kind schema.GroupVersionKind, targe
 // Unserved says whether an error of Watch tells that the API server doesn't serve the kind, or not any more.
 func Unserved(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
 
-// Keep has what a registration reads of objects kept from now on. It comes before anybody asks the registration's checks. Kinds of
+// AddFields has what a registration reads of objects kept from now on. It comes before anybody asks the registration's checks. Kinds of
 // which it reads more than was kept are read anew, and unread until then. What was kept once stays kept.
-func (w *Watches) Keep(reg *registration.Registration) {
+func (w *Watches) AddFields(reg *registration.Registration) {
 	more := registration.Fields{}
 	more.Add(reg)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.reads.Lacks(more)) > 0 {
-		w.reads = w.reads.With(more)
-		w.grown++
+	if len(w.reads.Missing(more)) > 0 {
+		w.reads = w.reads.Union(more)
+		w.readsVersion++
 	}
 }
 
-// CloseBut ends the watches of all kinds but these. One that somebody asks for after all begins anew.
-func (w *Watches) CloseBut(named sets.Set[schema.GroupVersionKind]) {
+// CloseOthers ends the watches of all kinds but these. One that somebody asks for after all begins anew.
+func (w *Watches) CloseOthers(named sets.Set[schema.GroupVersionKind]) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for kind := range w.kinds {
@@ -203,11 +203,11 @@ func (w *Watches) CloseBut(named sets.Set[schema.GroupVersionKind]) {
 	}
 }
 
-// ReadsNow changes when there is more that is kept of objects: what was read before may lack it.
-func (w *Watches) ReadsNow() int {
+// ReadsVersion changes when there is more that is kept of objects: what was read before may lack it.
+func (w *Watches) ReadsVersion() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.grown
+	return w.readsVersion
 }
 
 // trim drops of an object what no check reads, before it is kept.
@@ -240,23 +240,23 @@ func (w *Watches) informer(ctx context.Context, kind schema.GroupVersionKind) (c
 		return nil, err
 	}
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { w.tell(kind, o, o) },
-		UpdateFunc: func(before, after any) { w.tell(kind, before, after) },
+		AddFunc:    func(o any) { w.objectChanged(kind, o, o) },
+		UpdateFunc: func(before, after any) { w.objectChanged(kind, before, after) },
 		DeleteFunc: func(o any) {
 			if tombstone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
 				o = tombstone.Obj
 			}
-			w.tell(kind, o, o)
+			w.objectChanged(kind, o, o)
 		},
 	})
 	if err != nil {
 		return nil, err
 	}
-	w.kinds[kind] = opened{informer, w.reads[kind]}
+	w.kinds[kind] = kindWatch{informer, w.reads[kind]}
 	return informer, nil
 }
 
-func (w *Watches) tell(kind schema.GroupVersionKind, before, after any) {
+func (w *Watches) objectChanged(kind schema.GroupVersionKind, before, after any) {
 	was, ok := before.(client.Object)
 	is, also := after.(client.Object)
 	if !ok || !also {
@@ -278,7 +278,7 @@ func (w *Watches) isTarget(kind schema.GroupVersionKind) bool {
 }
 
 // Follow has the target judged again when what its checks look at changes; nothing does so with no refs.
-func (w *Watches) Follow(target Target, refs []registration.Ref) { w.index.Follow(target, refs) }
+func (w *Watches) Follow(target Target, refs []registration.Ref) { w.index.SetRefs(target, refs) }
 
 // Get gives an object as it was seen last; a NotFound error where there was none. The kind must be watched without an error.
 func (w *Watches) Get(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) (*unstructured.Unstructured, error) {
@@ -289,32 +289,4 @@ func (w *Watches) Get(ctx context.Context, kind schema.GroupVersionKind, key cli
 // List gives the objects of a kind in a namespace, "" for all, that a selector takes. They aren't to be changed.
 func (w *Watches) List(ctx context.Context, kind schema.GroupVersionKind, namespace string, selector labels.Selector) ([]*unstructured.Unstructured, error) {
 	return list(ctx, w.cache, kind, namespace, selector)
-}
-
-func list(ctx context.Context, from client.Reader, kind schema.GroupVersionKind, namespace string, selector labels.Selector) ([]*unstructured.Unstructured, error) {
-	all := emptyList(kind)
-	options := []client.ListOption{client.InNamespace(namespace), client.UnsafeDisableDeepCopy}
-	if !selector.Empty() { // with one, a cache reads the labels of each object
-		options = append(options, client.MatchingLabelsSelector{Selector: selector})
-	}
-	if err := from.List(ctx, all, options...); err != nil {
-		return nil, err
-	}
-	objects := make([]*unstructured.Unstructured, len(all.Items))
-	for i := range all.Items {
-		objects[i] = &all.Items[i]
-	}
-	return objects, nil
-}
-
-func emptyList(kind schema.GroupVersionKind) *unstructured.UnstructuredList {
-	all := &unstructured.UnstructuredList{}
-	all.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	return all
-}
-
-func empty(kind schema.GroupVersionKind) *unstructured.Unstructured {
-	o := &unstructured.Unstructured{}
-	o.SetGroupVersionKind(kind)
-	return o
 }

@@ -165,11 +165,11 @@ func TestAKindThatNobodyNamesIsWatchedNoMore(t *testing.T) {
 		if at := opened(); at != 1 || look() != nil {
 			t.Fatalf("at first it is told of %d times, with %v", at, look())
 		}
-		w.CloseBut(sets.New(configMaps))
+		w.CloseOthers(sets.New(configMaps))
 		if at := opened(); at != 1 {
 			t.Errorf("one that is still named is told of anew: %d times", at)
 		}
-		w.CloseBut(nil)
+		w.CloseOthers(nil)
 		synctest.Wait()
 		if n := s.watches.Load(); n != 0 {
 			t.Errorf("%d watches are open", n)

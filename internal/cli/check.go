@@ -19,8 +19,12 @@ type checkOptions struct {
 	timeout *time.Duration
 }
 
-// checkEvery lies between two looks with --wait.
-const checkEvery = time.Second
+const (
+	// checkEvery lies between two looks with --wait.
+	checkEvery = time.Second
+	// checkWithin bounds a look, at an API server that takes requests and doesn't answer. Some of a look lasts 15 seconds.
+	checkWithin = time.Minute
+)
 
 func (a *App) check() *cobra.Command {
 	o := &checkOptions{}
@@ -34,6 +38,7 @@ refused in the words of its rule, and one good one admitted; both are dry runs, 
 It has one line for each part, and says what to do about those that aren't sound, but for what may follow from another part: mend
 that first. -o yaml has all that was found. A part that is missing, or can't be looked at, isn't sound. Installed objects are compared
 with those of the plugin's own version. With --wait it looks again until all is sound or --timeout is up, for CI after an installation.
+A look takes a minute at most.
 
 Exit code: 0 the installation is sound; 1 it isn't, or something could not be looked at; 2 the command line is wrong, or the
 cluster can't be asked.`,
@@ -63,6 +68,9 @@ func (a *App) runCheck(ctx context.Context, o *checkOptions) error {
 	show, err := o.output.printer()
 	if err != nil {
 		return err
+	}
+	if *a.Config.Timeout == "0" { // what asks for kinds takes no context
+		*a.Config.Timeout = checkWithin.String()
 	}
 	c, err := a.client()
 	if err != nil {
@@ -96,16 +104,25 @@ func (a *App) runCheck(ctx context.Context, o *checkOptions) error {
 	return nil
 }
 
-// awaitSound looks until all is sound or time is up, and gives the last look. While there is time an API server that doesn't
-// answer may come back.
+// awaitSound looks until all is sound or time is up, and gives the last look that ended. While there is time an API server that
+// doesn't answer may come back.
 func (a *App) awaitSound(ctx context.Context, within time.Duration, look func(context.Context) (*soundness.Report, error)) (*soundness.Report, error) {
 	progress := a.progress()
 	defer progress("")
 	ticker := time.NewTicker(checkEvery)
 	defer ticker.Stop()
-	for until := a.Clock.Now().Add(within); ; {
-		report, err := look(ctx)
-		if err == nil && report.Sound || !a.Clock.Now().Before(until) {
+	var last *soundness.Report
+	atMost := checkWithin // for the first look, also without --wait
+	for until := a.Clock.Now().Add(within); ; atMost = min(checkWithin, max(checkEvery, until.Sub(a.Clock.Now()))) {
+		report, err := lookOnce(ctx, atMost, look)
+		if err == nil {
+			last = report
+		}
+		over := !a.Clock.Now().Before(until)
+		if over && last != nil && errors.Is(err, context.DeadlineExceeded) { // it was cut off: what the one before found says more
+			return last, nil
+		}
+		if over || err == nil && report.Sound {
 			return report, err
 		}
 		if err == nil {
@@ -119,4 +136,10 @@ func (a *App) awaitSound(ctx context.Context, within time.Duration, look func(co
 		case <-ticker.C:
 		}
 	}
+}
+
+func lookOnce(ctx context.Context, atMost time.Duration, look func(context.Context) (*soundness.Report, error)) (*soundness.Report, error) {
+	ctx, cancel := context.WithTimeout(ctx, atMost)
+	defer cancel()
+	return look(ctx)
 }

@@ -9,9 +9,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf16"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/owenrumney/go-sarif/v3/pkg/report/v210/sarif"
@@ -161,6 +163,35 @@ func TestGolden(t *testing.T) {
 // deletedPod is a line of a manager's log.
 const deletedPod = `{"time":"2026-11-21T11:59:18.713277064Z","level":"INFO","msg":"Deleted a crash-looping pod","logger":"history","act":"752a18e873f4069f","verb":"Delete","reason":"ServiceRecovered","policyKind":"WeederConfig","policyNamespace":"default","policy":"shop","policyUID":"aaa902ff-7ae9-4076-80b2-b63d671dcb59","policyGeneration":1,"ruleSet":"58076f47d690af3c","targetKind":"Pod","targetNamespace":"default","target":"shop-654f6c594-mq47q","targetUID":"44428f8a-a668-4441-a7e0-531015b3135d","service":"database","owner":"Deployment/shop","container":"shop","restarts":1,"exitCode":1,"repeats":0,"trigger":"2026-11-21T11:59:18Z"}
 `
+
+// TestFactsAreReadAsPowerShellRedirectsThem, in UTF-16 or with a byte order mark.
+func TestFactsAreReadAsPowerShellRedirectsThem(t *testing.T) {
+	text, err := os.ReadFile("testdata/facts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wide := []byte{0xff, 0xfe}
+	for _, unit := range utf16.Encode([]rune(string(text))) {
+		wide = append(wide, byte(unit), byte(unit>>8))
+	}
+	plan := func(facts string) (says string) {
+		code, out, errOut := run(t, "", "plan", "-f", "testdata/manifests/good.yaml", "--facts", facts)
+		return fmt.Sprint(code, out, errOut)
+	}
+	want := plan("testdata/facts.yaml")
+	if strings.HasPrefix(want, "2") {
+		t.Fatal(want)
+	}
+	for name, as := range map[string][]byte{"UTF-16": wide, "UTF-8 with a mark": append([]byte("\xef\xbb\xbf"), text...)} {
+		file := filepath.Join(t.TempDir(), "facts.yaml")
+		if err := os.WriteFile(file, as, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := plan(file); got != want {
+			t.Errorf("%s: got %s\nwant %s", name, got, want)
+		}
+	}
+}
 
 // TestExitCodes: 0 all is well, 1 something was found, 2 it could not be done; 3 a plan is of a policy that would be refused.
 func TestExitCodes(t *testing.T) {
@@ -360,6 +391,30 @@ func TestEveryVerbHelps(t *testing.T) {
 		}
 	}
 	walk("")
+}
+
+// TestExamplesAreTaken: each line of an example has a verb that there is, with flags and as many arguments as it takes.
+func TestExamplesAreTaken(t *testing.T) {
+	words := regexp.MustCompile(`(?:[^\s"']|"[^"]*"|'[^']*')+`)
+	for _, verb := range leaves(New(&App{IOStreams: genericiooptions.NewTestIOStreamsDiscard()})) {
+		for line := range strings.Lines(verb.Example) {
+			_, ours, found := strings.Cut(line, "kubectl autohealer ")
+			if !found {
+				continue
+			}
+			ours, _, _ = strings.Cut(ours, " > ")
+			cmd, args, err := New(&App{IOStreams: genericiooptions.NewTestIOStreamsDiscard()}).Find(words.FindAllString(ours, -1))
+			if err == nil {
+				err = cmd.ParseFlags(args)
+			}
+			if err == nil {
+				err = cmd.ValidateArgs(cmd.Flags().Args())
+			}
+			if err != nil || !cmd.HasParent() {
+				t.Errorf("%s: %s: %v", verb.CommandPath(), strings.TrimSpace(line), err)
+			}
+		}
+	}
 }
 
 // TestCompletion is what a shell is offered after a command line that ends in a space, or in part of a word.

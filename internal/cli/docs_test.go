@@ -143,11 +143,16 @@ const referenceIntroduction = `# kubectl autohealer
 
 <!-- Made from the verbs by go test ./internal/cli -update. Do not edit. -->
 
+<!-- test: skip page: it has every verb's usage; internal/cli parses the examples -->
+
 A kubectl plugin: put ` + "`kubectl-autohealer`" + ` on the PATH, and ` + "`kubectl autohealer VERB`" + ` finds it. It also runs by itself. It
 judges with the rules that it was built with; use the version that runs in the cluster.
 
 For completion put ` + "`cmd/kubectl-autohealer/kubectl_complete-autohealer`" + `, made executable, on the PATH as well, and load kubectl's own:
 ` + "`source <(kubectl completion bash)`" + `. Stand-alone: ` + "`source <(kubectl-autohealer completion bash)`" + `; zsh, fish and PowerShell likewise.
+
+A verb exits with 0 when it did what it says and all is well, with 1 when it did and someone should look, and with 2 when it could not;
+plan has 3, too. With --dry-run, 0 means that it could be done.
 
 Colors are only for terminals, and [NO_COLOR](https://no-color.org) turns them off. Progress is shown on a terminal's
 standard error, and nowhere else.

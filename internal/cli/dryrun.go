@@ -30,14 +30,15 @@ func (d dryRun) suffix() string {
 func (d dryRun) writes(c client.Client) client.Client {
 	switch d.value {
 	case "client":
-		return reads{c}
+		return reads{client.NewDryRunClient(c)}
 	case "server":
 		return client.NewDryRunClient(c)
 	}
 	return c
 }
 
-// reads is a client that only reads: what it is to write counts as written.
+// reads is a client that only reads: what it is to create, patch or delete counts as written. It is over one of dry runs, so that another
+// write changes nothing, either.
 type reads struct{ client.Client }
 
 // Create fails where there is such an object, as far as that can be read.

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -59,6 +60,47 @@ func TestADryRunChangesNothing(t *testing.T) {
 				t.Errorf("thaw: %v, there is %v", err, rails.Items)
 			}
 		})
+	}
+}
+
+// TestADryRunHasNoWriteThatChangesSomething, also of those that no verb makes.
+func TestADryRunHasNoWriteThatChangesSomething(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	for _, how := range []string{"client", "server"} {
+		set := &v1alpha1.ConditionSet{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+		stored := fake.NewClientBuilder().WithScheme(scheme).WithObjects(set).WithStatusSubresource(set).Build()
+		c := dryRun{&choice{value: how}}.writes(stored)
+		for name, write := range map[string]func(o client.Object) error{
+			"create": func(client.Object) error {
+				return c.Create(t.Context(), &v1alpha1.ConditionSet{ObjectMeta: metav1.ObjectMeta{Name: "b"}})
+			},
+			"update": func(o client.Object) error { return c.Update(t.Context(), o) },
+			"patch": func(o client.Object) error {
+				return c.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`)))
+			},
+			"update the status": func(o client.Object) error { return c.Status().Update(t.Context(), o) },
+			"patch a subresource": func(o client.Object) error {
+				return c.SubResource("status").Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(`{"status":{"observedGeneration":7}}`)))
+			},
+			"delete": func(o client.Object) error { return c.Delete(t.Context(), o) },
+		} {
+			now := &v1alpha1.ConditionSet{}
+			if err := stored.Get(t.Context(), client.ObjectKeyFromObject(set), now); err != nil {
+				t.Fatal(err)
+			}
+			before := now.ResourceVersion
+			now.Labels, now.Status.ObservedGeneration = map[string]string{"a": "b"}, 7
+			if err := write(now); err != nil {
+				t.Errorf("%s, %s: %v", how, name, err)
+			}
+			var all v1alpha1.ConditionSetList
+			if err := stored.List(t.Context(), &all); err != nil || len(all.Items) != 1 || all.Items[0].ResourceVersion != before {
+				t.Errorf("%s, %s: %v, there is %v", how, name, err, all.Items)
+			}
+		}
 	}
 }
 

@@ -131,7 +131,8 @@ func (a *App) thaw() *cobra.Command {
 		Long: `Let Autohealer go on after freeze: it deletes the Guardrail ` + v1alpha1.FreezeGuardrail + `. What stopped matching meanwhile is undone; what
 matches is done as the limits allow, those that waited longest first.
 
-Exit code: 0 nothing is frozen any more; 1 another Guardrail freezes, too; 2 it could not be done.`,
+Exit code: 0 nothing is frozen any more, or with --dry-run it could be thawed; 1 another Guardrail freezes, too, or this
+one was not gone in time; 2 it could not be done.`,
 		Example:           "  kubectl autohealer thaw",
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -148,15 +149,20 @@ func (a *App) runThaw(ctx context.Context, o *thawOptions) error {
 	if err != nil {
 		return err
 	}
+	var left *v1alpha1.Guardrail
 	was, others, err := freeze.Thaw(ctx, o.dryRun.writes(c))
 	if err == nil && was != nil && !o.dryRun.on() {
-		err = freeze.Gone(ctx, c, was, *o.timeout)
+		left, err = freeze.Gone(ctx, c, was, *o.timeout)
 	}
 	if err != nil {
 		if apierrors.IsForbidden(err) {
 			return fmt.Errorf("thaw: %w%s", err, neededRole)
 		}
 		return fmt.Errorf("thaw: %w", err)
+	}
+	if left != nil {
+		fmt.Fprintf(a.ErrOut, "Guardrail %s is deleted, still there after %s, and freezes until it is gone: it waits for the finalizers %q. See who set them: kubectl get guardrail %[1]s -o yaml\n", left.Name, *o.timeout, left.Finalizers)
+		return exitStatus(exitFound)
 	}
 	if was != nil {
 		fmt.Fprintf(a.Out, "guardrail.%s/%s deleted%s; it was frozen %s\n", v1alpha1.GroupVersion.Group, was.Name, o.dryRun.suffix(), frozenSince(was, a.cluster.Now()))

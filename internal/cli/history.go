@@ -28,7 +28,7 @@ import (
 
 // pastActs is what history tells.
 type pastActs struct {
-	Acts []trail.Act `json:"acts"`
+	Items []trail.Act `json:"items"`
 }
 
 type historyOptions struct {
@@ -117,11 +117,11 @@ func (a *App) wanted(args []string, inCluster bool) (wanted [][2]string, err err
 }
 
 func (a *App) historyTable(w io.Writer, h pastActs) error {
-	if len(h.Acts) == 0 {
+	if len(h.Items) == 0 {
 		_, err := fmt.Fprintln(a.ErrOut, "Nothing was done, as far as these logs tell.")
 		return err
 	}
-	return trail.Table(w, h.Acts)
+	return trail.Table(w, h.Items)
 }
 
 func (a *App) readActs(ctx context.Context, o *historyOptions) ([]trail.Act, error) {

@@ -190,7 +190,7 @@ func (w *world) foretell(ctx context.Context, p *report.Plan) error {
 			return err
 		}
 		if !p.Report.Allowed {
-			forecast.Items.GivesBack = nil // the stored one stays
+			forecast.Items.Restores = nil // the stored one stays
 		}
 		p.ProbeConfig(o, forecast, of, paused)
 	case *v1alpha1.OutlierPolicy:

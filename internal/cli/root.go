@@ -68,7 +68,7 @@ func Run(ctx context.Context, app *App, args []string) int {
 	root := New(app) //nolint:contextcheck // cobra gives each verb the context of ExecuteContextC
 	root.SetArgs(args)
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
-		*app.Config.Timeout = completeWithin
+		return complete(ctx, root)
 	}
 	failed, err := root.ExecuteContextC(ctx)
 	if err == nil {
@@ -189,12 +189,12 @@ func (a *App) reaching(err error) string {
 		return says
 	}
 	instead := fmt.Sprintf("can't reach the API server %s of context %q: %v (kubectl config get-contexts lists others; --context takes one)",
-		cfg.Host, cmp.Or(ptr.Deref(a.Config.Context, ""), raw.CurrentContext), failed.Err)
+		server.Redacted(), cmp.Or(ptr.Deref(a.Config.Context, ""), raw.CurrentContext), failed.Err)
 	switch {
 	case ptr.Deref(a.Config.APIServer, "") != "":
-		instead = fmt.Sprintf("can't reach the API server %s of --server: %v", cfg.Host, failed.Err)
+		instead = fmt.Sprintf("can't reach the API server %s of --server: %v", server.Redacted(), failed.Err)
 	case len(raw.Clusters) == 0:
-		instead = fmt.Sprintf("no kubeconfig names a cluster, and there is no API server at %s: %v (set KUBECONFIG, or give --kubeconfig)", cfg.Host, failed.Err)
+		instead = fmt.Sprintf("no kubeconfig names a cluster, and there is no API server at %s: %v (set KUBECONFIG, or give --kubeconfig)", server.Redacted(), failed.Err)
 	}
 	return strings.Replace(says, failed.Error(), instead, 1)
 }

@@ -44,8 +44,8 @@ nothing more to do. It goes on after one object failed.
 With --all it finds every object with a record in the cluster, or with -n those of one namespace. It doesn't ask: look with
 --dry-run first.
 
-Exit code: 0 all is undone, or there was nothing; 1 something could not be undone, or looked at, or with --dry-run something
-would be undone; 2 the command line is wrong or the command failed.`,
+Exit code: 0 all is undone, or there was nothing, or with --dry-run all can be undone; 1 something could not be undone, or looked
+at; 2 the command line is wrong or the command failed.`,
 		Example: `  kubectl autohealer undo node/worker-7 --hold=2h --reason="INC-4711: look at it by hand"
   kubectl autohealer undo -n shop deployment/cart statefulset/queue
   kubectl autohealer undo --all --dry-run`,
@@ -69,8 +69,8 @@ func (o *undoOptions) validate(args []string) error {
 		return errors.New("--all: name objects or give --all, not both")
 	case !o.all && len(args) == 0:
 		return errors.New("name what to undo, such as node/worker-7, or give --all")
-	case o.hold < 0 || o.hold > hold.Longest:
-		return fmt.Errorf("--hold=%s: must be between 0s and %s", o.hold, hold.Longest)
+	case o.hold < 0 || o.hold > hold.MaxDuration:
+		return fmt.Errorf("--hold=%s: must be between 0s and %s", o.hold, hold.MaxDuration)
 	case o.reason != "" && o.hold == 0:
 		return errors.New("--reason is why objects are held; give --hold, too")
 	}
@@ -96,7 +96,7 @@ func (a *App) runUndo(ctx context.Context, o *undoOptions, args []string) error 
 	if err != nil {
 		return err
 	}
-	did, failed := a.undoEach(ctx, u, objects, o.dryRun.suffix())
+	failed := a.undoEach(ctx, u, objects, o.dryRun.suffix())
 	if blind != nil {
 		fmt.Fprintf(a.ErrOut, "error: %v\nThere may be more to undo.\n", blind)
 		failed++
@@ -104,7 +104,7 @@ func (a *App) runUndo(ctx context.Context, o *undoOptions, args []string) error 
 	if o.all && len(objects) == 0 && blind == nil {
 		fmt.Fprintln(a.Out, "Nothing is to be undone: no object has a record.")
 	}
-	if failed > 0 || o.dryRun.on() && did > 0 {
+	if failed > 0 {
 		return exitStatus(exitFound)
 	}
 	return nil
@@ -186,24 +186,21 @@ func mappingOf(mapper meta.RESTMapper, name string) (*meta.RESTMapping, error) {
 	return mapper.RESTMapping(kind.GroupKind(), kind.Version)
 }
 
-// undoEach counts the objects to which something was done, and those where it failed.
-func (a *App) undoEach(ctx context.Context, u *undo.Undoer, objects []undo.Object, suffix string) (did, failed int) {
+// undoEach counts the objects where it failed.
+func (a *App) undoEach(ctx context.Context, u *undo.Undoer, objects []undo.Object, suffix string) (failed int) {
 	for _, object := range objects {
 		r := u.Undo(ctx, object)
-		switch {
-		case r.Err != nil:
-			failed++
-			fmt.Fprintf(a.ErrOut, "error: %s: %v%s\n", object.Title, r.Err, rightsFor(r.Err))
-			if r.Held != nil {
-				fmt.Fprintf(a.ErrOut, "%s: %s\n", object.Title, a.heldText(r.Held))
-			}
+		if r.Err == nil {
+			a.tellUndone(r, suffix)
 			continue
-		case len(r.Did) > 0:
-			did++
 		}
-		a.tellUndone(r, suffix)
+		failed++
+		fmt.Fprintf(a.ErrOut, "error: %s: %v%s\n", object.Title, r.Err, rightsFor(r.Err))
+		if r.Held != nil {
+			fmt.Fprintf(a.ErrOut, "%s: %s\n", object.Title, a.heldText(r.Held))
+		}
 	}
-	return did, failed
+	return failed
 }
 
 func (a *App) tellUndone(r undo.Result, suffix string) {

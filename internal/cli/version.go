@@ -74,8 +74,10 @@ func (a *App) askVersions(ctx context.Context, v *versions) error {
 	var held coordinationv1.Lease
 	err = c.Get(ctx, types.NamespacedName{Namespace: own, Name: managerName}, &held)
 	switch {
-	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
-		v.ManagerUnknown = err.Error()
+	case apierrors.IsNotFound(err):
+		v.ManagerUnknown = fmt.Sprintf("there is no Lease %s in namespace %s: no manager ran there yet, or it runs with --leader-elect=false; if it runs elsewhere, name its namespace with --autohealer-namespace", managerName, own)
+	case apierrors.IsForbidden(err):
+		v.ManagerUnknown = err.Error() + ". It takes the ClusterRole autohealer-viewer, bound in namespace " + own + " or in the whole cluster"
 	case err != nil:
 		return fmt.Errorf("ask for the manager's version: %w", err)
 	default:
@@ -84,13 +86,16 @@ func (a *App) askVersions(ctx context.Context, v *versions) error {
 	return nil
 }
 
-// ofLeader is the version of the manager that leads, or why it isn't known. The label of one that led before says nothing of what runs now.
+// ofLeader is the version of the manager that leads, or why it isn't known. What one wrote that led before says nothing of what runs now.
 func ofLeader(held *coordinationv1.Lease, now time.Time) (version, unknown string) {
-	version = held.Labels[lease.LabelVersion]
-	switch {
-	case lease.Of(held.Spec, now) != lease.None:
-		return "", "no manager is seen to lead"
-	case version == "":
+	switch doubt := lease.Of(held.Spec, now); doubt {
+	case lease.None:
+	case lease.NotHeld:
+		return "", "no manager leads now"
+	default:
+		return "", fmt.Sprintf("the Lease %s in namespace %s %s", held.Name, held.Namespace, doubt.Words(held.Spec))
+	}
+	if version = lease.Version(held); version == "" {
 		return "", "the manager that leads doesn't say it"
 	}
 	return version, ""

@@ -15,16 +15,22 @@ func TestTheManagersVersionIsTheLeaders(t *testing.T) {
 	for name, c := range map[string]struct {
 		labels        map[string]string
 		age           time.Duration
+		lasts         int32
 		want, unknown string
 	}{
-		"one that leads":            {map[string]string{"app.kubernetes.io/version": "v0.1.2"}, time.Second, "v0.1.2", ""},
-		"one that led":              {map[string]string{"app.kubernetes.io/version": "v0.1.2"}, time.Minute, "", "no manager is seen to lead"},
-		"one that doesn't say it":   {nil, time.Second, "", "the manager that leads doesn't say it"},
-		"one that no label can say": {map[string]string{"app.kubernetes.io/version": ""}, time.Second, "", "the manager that leads doesn't say it"},
+		"one that leads":            {map[string]string{"app.kubernetes.io/version": "v0.1.2"}, time.Second, 15, "v0.1.2", ""},
+		"one with build metadata":   {map[string]string{"app.kubernetes.io/version": "v0.1.2_3.g4a77ff8"}, time.Second, 15, "v0.1.2+3.g4a77ff8", ""},
+		"one that led":              {map[string]string{"app.kubernetes.io/version": "v0.1.2"}, time.Minute, 15, "", "no manager leads now"},
+		"one that doesn't say it":   {nil, time.Second, 15, "", "the manager that leads doesn't say it"},
+		"one that no label can say": {map[string]string{"app.kubernetes.io/version": ""}, time.Second, 15, "", "the manager that leads doesn't say it"},
+		"another program's": {map[string]string{"app.kubernetes.io/version": "v7"}, time.Second, 3600, "",
+			"the Lease autohealer-manager in namespace ops lasts 3600 seconds, and a manager writes 15: no manager of this version wrote it, and none can lead while it lasts"},
+		"one from the future": {map[string]string{"app.kubernetes.io/version": "v0.1.2"}, -time.Hour, 15, "",
+			"the Lease autohealer-manager in namespace ops was renewed in the future, at 2026-11-21T13:00:00Z, so whether a manager leads can't be told"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			held := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Labels: c.labels}, Spec: coordinationv1.LeaseSpec{
-				HolderIdentity: ptr.To("a"), LeaseDurationSeconds: ptr.To[int32](15), RenewTime: ptr.To(metav1.NewMicroTime(now.Add(-c.age))),
+			held := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: "autohealer-manager", Labels: c.labels}, Spec: coordinationv1.LeaseSpec{
+				HolderIdentity: ptr.To("a"), LeaseDurationSeconds: ptr.To(c.lasts), RenewTime: ptr.To(metav1.NewMicroTime(now.Add(-c.age))),
 			}}
 			if version, unknown := ofLeader(held, now); version != c.want || unknown != c.unknown {
 				t.Errorf("got %q, %q; want %q, %q", version, unknown, c.want, c.unknown)

@@ -27,7 +27,7 @@ func TestExplainSaysWhoseATaintIs(t *testing.T) {
 			[]string{claim, `"set":"former","name":"kernel-deadlock"`, `"key":"example.com/kernel-deadlock"`, `"key":"example.com/former"`, "taints: [{key: example.com/kernel-deadlock", "taints: [{key: example.com/former"},
 			"To take it off: kubectl autohealer undo node/worker-1", "It is undone once"},
 		"a record that can't be read": {[]string{`{"taints":[{"key":"example.com/kernel`, `{"taints":{"key":"example.com/kernel`},
-			"To mend it, repair the annotation; or remove the taints, those of them that ConditionSets set, and then the annotation: kubectl taint node worker-1 example.com/kernel-deadlock:NoSchedule-; kubectl annotate node worker-1 autohealer.resourcestack.com/owned-taints-\n", "does not exist"},
+			"To fix it, repair the annotation; or remove the taints, those of them that ConditionSets set, and then the annotation: kubectl taint node worker-1 example.com/kernel-deadlock:NoSchedule-; kubectl annotate node worker-1 autohealer.resourcestack.com/owned-taints-\n", "does not exist"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "facts.yaml")

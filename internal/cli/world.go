@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/internal/cli/check"
+	"github.com/resourcestack/autohealer/internal/cli/manifest"
 	"github.com/resourcestack/autohealer/internal/cli/snapshot"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
@@ -122,7 +123,7 @@ func (a *App) readSnapshot(ctx context.Context, f clusterFlags) (*snapshot.Snaps
 		if err != nil {
 			return nil, fmt.Errorf("--facts: %w", err)
 		}
-		s, err := snapshot.Read(text)
+		s, err := snapshot.Read(manifest.Decoded(text))
 		if err != nil {
 			return nil, fmt.Errorf("--facts %s: %w", f.facts, err)
 		}

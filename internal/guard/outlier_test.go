@@ -26,6 +26,8 @@ func TestTheRulesOfOutlierPolicies(t *testing.T) {
 		"outlierpolicy/disabled-with-detection Warn always, by the API server too",
 		"outlierpolicy/interval-over-base Warn always, by the API server too",
 		"outlierpolicy/interval-under-a-second Warn always, by the API server too",
+		"outlierpolicy/split-misses-hangs Warn always, by the API server too",
+		"outlierpolicy/connect-timeout Warn always, by the API server too",
 		"outlierpolicy/jitter-over-base Warn always, by the API server too",
 		"outlierpolicy/panic-undoes-ejections Warn always, by the API server too",
 		"outlierpolicy/ejects-everything Warn on change",

@@ -21,12 +21,12 @@ func TestAnActIsToldOnBothObjectsAndInAStormOnNeither(t *testing.T) {
 	acts := NewActEvents(recorderFunc(func(on runtime.Object) { told[on]++ }), func(events int) { dropped += events })
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for range 30 {
-		acts.Tell(now, node, policy, "NodeTainted", "Taint", "100% sick")
+		acts.Emit(now, node, policy, "NodeTainted", "Taint", "100% sick")
 	}
 	if told[node] != 25 || told[policy] != 25 || dropped != 10 {
 		t.Errorf("of 30 acts at once %d are told on the node and %d on the policy, %d Events dropped; want 25, 25, 10", told[node], told[policy], dropped)
 	}
-	acts.Tell(now.Add(time.Second), node, policy, "NodeTainted", "Taint", "")
+	acts.Emit(now.Add(time.Second), node, policy, "NodeTainted", "Taint", "")
 	if told[node] != 26 || dropped != 10 {
 		t.Error("a second later there is still no room")
 	}

@@ -11,9 +11,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Bound has every request of cfg's clients end, also those that nobody set a deadline for: Events, and the lists that a cache
+// BoundRequests has every request of cfg's clients end, also those that nobody set a deadline for: Events, and the lists that a cache
 // begins with, after most. A watch may last, but must begin by then.
-func Bound(cfg *rest.Config, most time.Duration) {
+func BoundRequests(cfg *rest.Config, most time.Duration) {
 	late := fmt.Errorf("the API server doesn't answer within %s", most)
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(request *http.Request) (*http.Response, error) {
@@ -23,12 +23,12 @@ func Bound(cfg *rest.Config, most time.Duration) {
 			if err != nil {
 				timer.Stop()
 				defer end(nil)
-				return nil, because(ctx, late, err)
+				return nil, timeoutOr(ctx, late, err)
 			}
 			if watches(request) {
 				timer.Stop()
 			}
-			response.Body = &bounded{ReadCloser: response.Body, why: func(err error) error { return because(ctx, late, err) }, end: func() {
+			response.Body = &boundedBody{ReadCloser: response.Body, why: func(err error) error { return timeoutOr(ctx, late, err) }, end: func() {
 				timer.Stop()
 				end(nil)
 			}}
@@ -42,22 +42,22 @@ func watches(request *http.Request) bool {
 	return watch == "true" || watch == "1"
 }
 
-// because is why a request failed: that it was late says more than that it was ended.
-func because(ctx context.Context, late, err error) error {
+// timeoutOr is why a request failed: that it was late says more than that it was ended.
+func timeoutOr(ctx context.Context, late, err error) error {
 	if errors.Is(context.Cause(ctx), late) {
 		return late
 	}
 	return err
 }
 
-// bounded is the body of an answer, which is to be read in time, too.
-type bounded struct {
+// boundedBody is the body of an answer, which is to be read in time, too.
+type boundedBody struct {
 	io.ReadCloser
 	why func(error) error
 	end func()
 }
 
-func (b *bounded) Read(into []byte) (int, error) {
+func (b *boundedBody) Read(into []byte) (int, error) {
 	n, err := b.ReadCloser.Read(into)
 	if err != nil && err != io.EOF { //nolint:errorlint // readers give it unwrapped
 		err = b.why(err)
@@ -65,7 +65,7 @@ func (b *bounded) Read(into []byte) (int, error) {
 	return n, err
 }
 
-func (b *bounded) Close() error {
+func (b *boundedBody) Close() error {
 	defer b.end()
 	return b.ReadCloser.Close()
 }

@@ -33,7 +33,7 @@ func silent(t *testing.T) *http.Client {
 	}))
 	t.Cleanup(server.Close)
 	config := &rest.Config{Host: server.URL}
-	Bound(config, 100*time.Millisecond)
+	BoundRequests(config, 100*time.Millisecond)
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		t.Fatal(err)

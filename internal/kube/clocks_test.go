@@ -37,7 +37,7 @@ func TestTheServersClockIsReadFromItsAnswers(t *testing.T) {
 	if got, want := c.Now(), answered.Add(90*time.Second); !got.Equal(want) {
 		t.Errorf("it says %s, want %s", got, want)
 	}
-	c.note("rubbish")
+	c.record("rubbish")
 	if c.Now().IsZero() {
 		t.Error("an answer without a date made it forget")
 	}
@@ -70,7 +70,7 @@ func TestAStepOfTheWallClockIsDistrustedAndMereSlownessIsNot(t *testing.T) {
 					}
 					return start.Add(c.wall), c.monotonic
 				},
-				Distrust: func(until time.Time) { distrusted <- until },
+				OnStep: func(until time.Time) { distrusted <- until },
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan struct{})

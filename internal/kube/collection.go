@@ -18,13 +18,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// lookForKind lies between two looks for a kind that isn't installed.
-const lookForKind = 5 * time.Second
+// crdPollInterval lies between two looks for a kind that isn't installed.
+const crdPollInterval = 5 * time.Second
 
 // PastDeadline lets a deadline lie behind us when it is looked at.
 const PastDeadline = time.Millisecond
 
-// Collection follows all objects of a cluster-scoped kind of ours, and hands on all of them after each change of a spec, a label or an annotation: it
+// Collection follows all objects of a cluster-scoped kind of ours, and passes all of them on after each change of a spec, a label or an annotation: it
 // is for kinds that rule over others, of which only all together mean something. It runs on every replica.
 type Collection[T client.Object] struct {
 	Cache cache.Cache
@@ -39,7 +39,7 @@ type Collection[T client.Object] struct {
 	// Listed is called when Early has had all objects there are, also when that is none since the kind isn't installed.
 	// Default: nobody is.
 	Listed func()
-	// Seen is told of every object that is new, changed in whatever it has, or gone. Default: nobody is.
+	// Seen is called for every object that is new, changed in any field, or deleted. Default: nothing is.
 	Seen func(name string)
 	// After is a collection that must be in use before this one. Default: none.
 	After interface{ Known() <-chan struct{} }
@@ -53,7 +53,7 @@ type Collection[T client.Object] struct {
 	mu      sync.Mutex
 	objects map[string]T        // needs mu
 	inForce map[types.UID]int64 // needs mu: the generations that Use was given last; nil before
-	changes int                 // needs mu: that the watch told of
+	changes int                 // needs mu: that the watch delivered
 }
 
 // NeedLeaderElection is false: every replica serves the webhook.
@@ -66,7 +66,7 @@ func (c *Collection[T]) InForce() map[types.UID]int64 {
 	return c.inForce
 }
 
-// Changes counts those that the watch told of, in force or not yet.
+// Changes counts those that the watch delivered, in force or not yet.
 func (c *Collection[T]) Changes() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -139,7 +139,7 @@ func (c *Collection[T]) follow(ctx context.Context) error {
 // await waits for the kind; it isn't there when ctx ends before.
 func (c *Collection[T]) await(ctx context.Context) (there bool, err error) {
 	waiting := false
-	_ = wait.PollUntilContextCancel(ctx, lookForKind, true, func(ctx context.Context) (bool, error) {
+	_ = wait.PollUntilContextCancel(ctx, crdPollInterval, true, func(ctx context.Context) (bool, error) {
 		if _, err = c.Cache.GetInformer(ctx, c.Kind); !meta.IsNoMatchError(err) {
 			return true, nil
 		}
@@ -177,7 +177,7 @@ func (c *Collection[T]) seen(object T) {
 		c.changes++
 	}
 	c.mu.Unlock()
-	c.tell(object.GetName(), changed)
+	c.notify(object.GetName(), changed)
 }
 
 // sameRule says whether two states of an object mean the same: rules over it may read its labels and annotations, too,
@@ -194,11 +194,11 @@ func (c *Collection[T]) gone(object T) {
 	}
 	c.changes++
 	c.mu.Unlock()
-	c.tell(object.GetName(), true)
+	c.notify(object.GetName(), true)
 }
 
-// tell hands on what the watch told of an object, and whether that changes what all of them mean.
-func (c *Collection[T]) tell(name string, changed bool) {
+// notify passes on the watch's event of an object, and whether it changes what all of them mean.
+func (c *Collection[T]) notify(name string, changed bool) {
 	if changed {
 		if c.Early != nil {
 			c.Early(c.all())

@@ -1,3 +1,3 @@
-// Package kube holds small helpers that every controller shares: clocks that can be trusted, live checks before an act,
-// informers' events, queues, status writing.
+// Package kube holds what every controller shares of talking to the API server: clocks (clocks.go), live checks before an act
+// (generations.go, stored.go), watches, queues, status writes and Events. Begin at Facts.
 package kube

@@ -25,21 +25,21 @@ type Facts struct {
 	Clock   clock.PassiveClock
 	Server  *ServerClock
 
-	heard       atomic.Pointer[time.Time]
-	interrupted atomic.Int64
+	lastNodeEvent atomic.Pointer[time.Time]
+	watchFailures atomic.Int64
 }
 
-// Heard notes that the watch of nodes delivered something, which proves that it lives.
-func (f *Facts) Heard() {
+// RecordNodeEvent notes that the watch of nodes delivered an event, which proves that it is alive.
+func (f *Facts) RecordNodeEvent() {
 	now := f.Clock.Now()
-	f.heard.Store(&now)
+	f.lastNodeEvent.Store(&now)
 }
 
-// Interrupt notes that a watch of any kind failed: some news may not have come.
-func (f *Facts) Interrupt() { f.interrupted.Add(1) }
+// RecordWatchFailure notes that a watch of any kind failed: events may be missing.
+func (f *Facts) RecordWatchFailure() { f.watchFailures.Add(1) }
 
-// Interruptions counts them.
-func (f *Facts) Interruptions() int64 { return f.interrupted.Load() }
+// WatchFailures counts them.
+func (f *Facts) WatchFailures() int64 { return f.watchFailures.Load() }
 
 // Moment is now, by our clock and the API server's.
 func (f *Facts) Moment() condition.Moment {
@@ -49,16 +49,16 @@ func (f *Facts) Moment() condition.Moment {
 // Synced says whether every informer behind the facts has synced.
 func (f *Facts) Synced() bool { return f.Fleet.Synced() && f.Weeder.Synced() }
 
-// HoldActsUntil lets nothing new be done before t.
-func (f *Facts) HoldActsUntil(t time.Time) {
-	f.Fleet.HoldActsUntil(t)
-	f.Weeder.HoldActsUntil(t)
-	f.Targets.HoldActsUntil(t)
+// DeferActsUntil lets nothing new be done before t.
+func (f *Facts) DeferActsUntil(t time.Time) {
+	f.Fleet.DeferActsUntil(t)
+	f.Weeder.DeferActsUntil(t)
+	f.Targets.SuspendScaleDown(t)
 }
 
 // Age is how long ago the watch of nodes last delivered anything; a day when it never did.
 func (f *Facts) Age(now time.Time) time.Duration {
-	heard := f.heard.Load()
+	heard := f.lastNodeEvent.Load()
 	if heard == nil {
 		return 24 * time.Hour
 	}
@@ -67,15 +67,15 @@ func (f *Facts) Age(now time.Time) time.Duration {
 
 // Nodes counts those of which limits take a share.
 func (f *Facts) Nodes() int {
-	return f.Fleet.Usage().Of
+	return f.Fleet.Usage().Total
 }
 
-// ForecastConditionSet tells what a set would do now.
+// ForecastConditionSet is what a set would do now.
 func (f *Facts) ForecastConditionSet(set *v1alpha1.ConditionSet, limits limit.Limits, now time.Time) condition.Forecast {
 	return f.Fleet.Forecast(set, limits, condition.Moment{Now: now, Server: f.Server.Now()})
 }
 
-// ForecastWeederConfig tells what a WeederConfig would do now.
+// ForecastWeederConfig is what a WeederConfig would do now.
 func (f *Facts) ForecastWeederConfig(wc *v1alpha1.WeederConfig, limits limit.Limits, now time.Time) weeder.Forecast {
 	return f.Weeder.Forecast(wc, limits, weeder.Moment{Now: now, Server: f.Server.Now()})
 }

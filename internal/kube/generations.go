@@ -21,18 +21,18 @@ import (
 var ErrSuperseded = errors.New("superseded")
 
 const (
-	// fewPolicies for each page of a list of all are asked for one by one; more are listed at once.
-	fewPolicies = 4
+	// maxReadsPerPage for each page of a list of all are asked for one by one; more are listed at once.
+	maxReadsPerPage = 4
 	// pageSize is how many policies API server and manager read in a few milliseconds.
 	pageSize = 500
-	// mostPages bounds that list, as listTakes does. What lies past 20,000 policies, or wasn't read in time, is asked for one by one
+	// maxPages bounds that list, as listTimeout does. What lies past 20,000 policies, or wasn't read in time, is asked for one by one
 	// for as long as those who ask have time. What isn't reached is unconfirmed, and nobody may act for it.
-	mostPages = 40
-	// asksAtOnce are how many policies are asked for at a time.
-	asksAtOnce = 8
-	// listAgain after a list that failed. Meanwhile policies are asked for one by one, so that those who ask again and again get
+	maxPages = 40
+	// maxConcurrentReads are how many policies are asked for at a time.
+	maxConcurrentReads = 8
+	// retryListAfter after a list that failed. Meanwhile policies are asked for one by one, so that those who ask again and again get
 	// further even where no list comes to its end in their time.
-	listAgain = 5 * time.Second
+	retryListAfter = 5 * time.Second
 	// forgetAfter is when answers are dropped that nobody asked for any more.
 	forgetAfter = time.Minute
 )
@@ -50,13 +50,13 @@ type Generations struct {
 
 	reads singleflight.Group // by UID, and "" for the list: those who ask at once share a read
 
-	mu     sync.Mutex
-	known  map[types.UID]generation // needs mu
-	wanted map[types.UID]time.Time  // needs mu: when a policy was last asked for
-	listed time.Time                // needs mu: when the last list began
-	failed time.Time                // needs mu: when it failed; zero when it didn't
-	pages  int                      // needs mu: of the last list
-	swept  time.Time                // needs mu: when answers were dropped last
+	mu       sync.Mutex
+	known    map[types.UID]generation // needs mu
+	wanted   map[types.UID]time.Time  // needs mu: when a policy was last asked for
+	listed   time.Time                // needs mu: when the last list began
+	failed   time.Time                // needs mu: when it failed; zero when it didn't
+	pages    int                      // needs mu: of the last list
+	prunedAt time.Time                // needs mu: when answers were dropped last
 }
 
 // Admission says which generation of a policy was admitted.
@@ -98,10 +98,10 @@ func (g *Generations) CheckAll(ctx context.Context, kind schema.GroupVersionKind
 	}
 	var mu sync.Mutex
 	var asking errgroup.Group
-	asking.SetLimit(asksAtOnce)
+	asking.SetLimit(maxConcurrentReads)
 	for _, a := range left {
 		asking.Go(func() error {
-			if err := g.ask(ctx, kind, a); err != nil {
+			if err := g.confirm(ctx, kind, a); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				wrong[a.UID] = err
@@ -126,38 +126,38 @@ func (g *Generations) unconfirmed(admitted []Admission, asked time.Time) (left [
 	for _, a := range admitted {
 		g.wanted[a.UID] = asked
 		known, ok := g.known[a.UID]
-		ok = ok && g.good(known.at, asked, now)
+		ok = ok && g.usable(known.at, asked, now)
 		if ok && known.number == a.Generation {
 			continue
 		}
 		left = append(left, a)
 		unknown = unknown || !ok
 	}
-	answered := g.good(g.listed, asked, now) || now.Sub(g.failed) < listAgain
-	return left, unknown && !answered && g.storm(now)
+	answered := g.usable(g.listed, asked, now) || now.Sub(g.failed) < retryListAfter
+	return left, unknown && !answered && g.manyWanted(now)
 }
 
-// good says whether an answer to what the API server was asked at some time may be used by who asks.
-func (g *Generations) good(at, asked, now time.Time) bool {
-	return !at.Before(asked) || now.Sub(at) < g.keepFor()
+// usable says whether an answer to what the API server was asked at some time may be used by who asks.
+func (g *Generations) usable(at, asked, now time.Time) bool {
+	return !at.Before(asked) || now.Sub(at) < g.validFor()
 }
 
-// storm needs mu.
-func (g *Generations) storm(now time.Time) bool {
+// manyWanted needs mu.
+func (g *Generations) manyWanted(now time.Time) bool {
 	lately := 0
 	for uid, at := range g.wanted {
-		if now.Sub(at) >= 2*g.keepFor() {
+		if now.Sub(at) >= 2*g.validFor() {
 			delete(g.wanted, uid)
-		} else if lately++; lately > fewPolicies*max(1, g.pages) {
+		} else if lately++; lately > maxReadsPerPage*max(1, g.pages) {
 			return true
 		}
 	}
 	return false
 }
 
-// ask for one policy, by a read of one's own or by that of somebody else. What that says is used as what was kept is: where it began
+// confirm for one policy, by a read of one's own or by that of somebody else. What that says is used as what was kept is: where it began
 // before, only to confirm.
-func (g *Generations) ask(ctx context.Context, kind schema.GroupVersionKind, of Admission) error {
+func (g *Generations) confirm(ctx context.Context, kind schema.GroupVersionKind, of Admission) error {
 	asked := g.Clock.Now()
 	for {
 		r, err := g.read(ctx, kind, of)
@@ -165,32 +165,32 @@ func (g *Generations) ask(ctx context.Context, kind schema.GroupVersionKind, of 
 			return fmt.Errorf("read %s %s before acting for it: %w", kind.Kind, of.Key, err)
 		}
 		err = r.confirms(kind, of)
-		if !r.at.Before(asked) || err == nil && g.good(r.at, asked, g.Clock.Now()) {
+		if !r.at.Before(asked) || err == nil && g.usable(r.at, asked, g.Clock.Now()) {
 			return err
 		}
 	}
 }
 
-// reading is what the API server said of one policy.
-type reading struct {
+// policyRead is what the API server said of one policy.
+type policyRead struct {
 	at   time.Time // as in generation
 	meta metav1.PartialObjectMetadata
 	err  error
 }
 
-func (g *Generations) read(ctx context.Context, kind schema.GroupVersionKind, of Admission) (*reading, error) {
+func (g *Generations) read(ctx context.Context, kind schema.GroupVersionKind, of Admission) (*policyRead, error) {
 	answer, err := g.once(ctx, string(of.UID), func(ctx context.Context) any {
-		r := &reading{at: g.Clock.Now()}
+		r := &policyRead{at: g.Clock.Now()}
 		r.meta.SetGroupVersionKind(kind)
 		if r.err = g.Reader.Get(ctx, of.Key, &r.meta); r.err == nil && r.meta.UID == of.UID {
-			g.learn(r.at, &r.meta)
+			g.store(r.at, &r.meta)
 		}
 		return r
 	})
 	if err != nil {
 		return nil, err
 	}
-	return answer.(*reading), nil
+	return answer.(*policyRead), nil
 }
 
 // everyPolicy is what a list is known by among the reads that are on their way; no policy has such a UID.
@@ -203,7 +203,7 @@ func (g *Generations) once(ctx context.Context, of string, read func(context.Con
 		return nil, err
 	}
 	answer := g.reads.DoChan(of, func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listTakes)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listTimeout)
 		defer cancel()
 		return read(ctx), nil
 	})
@@ -215,7 +215,7 @@ func (g *Generations) once(ctx context.Context, of string, read func(context.Con
 	}
 }
 
-func (r *reading) confirms(kind schema.GroupVersionKind, of Admission) error {
+func (r *policyRead) confirms(kind schema.GroupVersionKind, of Admission) error {
 	switch {
 	case apierrors.IsNotFound(r.err):
 		return fmt.Errorf("%s %s is not found: %w", kind.Kind, of.Key, ErrSuperseded)
@@ -232,7 +232,7 @@ func (r *reading) confirms(kind schema.GroupVersionKind, of Admission) error {
 // readAll reads page by page. All are of the moment of the first one, which is after the list began: what was read before one fails is true as well.
 func (g *Generations) readAll(ctx context.Context, kind schema.GroupVersionKind) {
 	began, failed, pages, next := g.Clock.Now(), time.Time{}, 0, ""
-	for pages == 0 || next != "" && pages < mostPages {
+	for pages == 0 || next != "" && pages < maxPages {
 		var page metav1.PartialObjectMetadataList
 		page.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 		if err := g.Reader.List(ctx, &page, client.Limit(pageSize), client.Continue(next)); err != nil {
@@ -240,7 +240,7 @@ func (g *Generations) readAll(ctx context.Context, kind schema.GroupVersionKind)
 			break
 		}
 		for i := range page.Items {
-			g.learn(began, &page.Items[i])
+			g.store(began, &page.Items[i])
 		}
 		next = page.Continue
 		pages++
@@ -250,15 +250,15 @@ func (g *Generations) readAll(ctx context.Context, kind schema.GroupVersionKind)
 	g.listed, g.pages, g.failed = began, pages, failed
 }
 
-// learn keeps what the API server said when it was asked at some time, and now and then drops what nobody asked for lately.
-func (g *Generations) learn(asked time.Time, of *metav1.PartialObjectMetadata) {
+// store keeps the API server's answer to a read that began at some time, and from time to time drops answers that nothing used lately.
+func (g *Generations) store(asked time.Time, of *metav1.PartialObjectMetadata) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.known == nil {
 		g.known = map[types.UID]generation{}
 	}
-	if asked.Sub(g.swept) > forgetAfter {
-		g.swept = asked
+	if asked.Sub(g.prunedAt) > forgetAfter {
+		g.prunedAt = asked
 		for uid, k := range g.known {
 			if asked.Sub(k.at) > forgetAfter {
 				delete(g.known, uid)
@@ -270,7 +270,7 @@ func (g *Generations) learn(asked time.Time, of *metav1.PartialObjectMetadata) {
 	}
 }
 
-func (g *Generations) keepFor() time.Duration {
+func (g *Generations) validFor() time.Duration {
 	if g.Keep == 0 {
 		return time.Second
 	}

@@ -137,9 +137,9 @@ func TestOneListAnswersForAllWhoAreAskedAbout(t *testing.T) {
 		{policies: 650, pages: 2, within: 20 * time.Millisecond},
 		{policies: 5000, pages: 10, within: 100 * time.Millisecond},
 		{policies: 5000, perPage: 190 * time.Millisecond, pages: 10, within: 1900 * time.Millisecond}, // longer than answers are kept
-		{policies: 20100, pages: mostPages, gets: 100, within: 430 * time.Millisecond},
+		{policies: 20100, pages: maxPages, gets: 100, within: 430 * time.Millisecond},
 		{policies: 1400, broken: 2, pages: 2, gets: 900, within: 250 * time.Millisecond},
-		{policies: 5000, perPage: 700 * time.Millisecond, pages: 8, gets: 1500, within: listTakes + 400*time.Millisecond},
+		{policies: 5000, perPage: 700 * time.Millisecond, pages: 8, gets: 1500, within: listTimeout + 400*time.Millisecond},
 	} {
 		t.Run(fmt.Sprintf("%d, %s, %d", c.policies, c.perPage, c.broken), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -184,7 +184,7 @@ func TestWhatIsNoLongerAdmittedIsFoundAmongMany(t *testing.T) {
 		if wrong := g.CheckAll(ctx, anyKind, admissions(0, 2000)); len(wrong) != 2000 {
 			t.Errorf("nobody answers, and %d of 2000 are unconfirmed", len(wrong))
 		}
-		time.Sleep(listTakes) // until the list is given up
+		time.Sleep(listTimeout) // until the list is given up
 	})
 }
 
@@ -290,7 +290,7 @@ func TestAnAnswerIsNotOlderThanTheQuestion(t *testing.T) {
 		}
 		asking.Wait()
 		older := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: edited.UID, Generation: 2}}
-		g.learn(time.Now().Add(-900*time.Millisecond), &older)
+		g.store(time.Now().Add(-900*time.Millisecond), &older)
 		if err := edited.check(t.Context(), g); !errors.Is(err, ErrSuperseded) {
 			t.Errorf("a page of an older list that comes late is believed: %v", err)
 		}

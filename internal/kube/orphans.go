@@ -50,7 +50,7 @@ func (o *Orphans) check(ctx context.Context, uid types.UID, key types.Namespaced
 	if seen && now.Sub(first) < o.Timings.Orphan() {
 		return first.Add(o.Timings.Orphan())
 	}
-	if !o.gone(ctx, uid, key) {
+	if !o.isGone(ctx, uid, key) {
 		delete(o.seen, uid)
 		return now.Add(o.Timings.Orphan())
 	}
@@ -67,8 +67,8 @@ func (o *Orphans) check(ctx context.Context, uid types.UID, key types.Namespaced
 	return now.Add(o.Timings.Orphan())
 }
 
-// gone is true only on the API server's word.
-func (o *Orphans) gone(ctx context.Context, uid types.UID, key types.NamespacedName) bool {
+// isGone is true only if the API server confirms it.
+func (o *Orphans) isGone(ctx context.Context, uid types.UID, key types.NamespacedName) bool {
 	var meta metav1.PartialObjectMetadata
 	meta.SetGroupVersionKind(o.Kind)
 	err := o.Live.Get(ctx, key, &meta)

@@ -7,24 +7,23 @@ import (
 	"sync"
 )
 
-// Rejections knows which stored policies are refused by which rules, so that a Guardrail's status can tell. It is safe for
-// concurrent use.
+// Rejections has which rules refuse which stored policies, for the Guardrails' statuses. It is safe for concurrent use.
 type Rejections struct {
-	mu   sync.Mutex
-	by   map[string][]string // needs mu: rules by policy
-	tell func(owner string)  // needs mu
+	mu       sync.Mutex
+	by       map[string][]string // needs mu: rules by policy
+	onChange func(owner string)  // needs mu
 }
 
-// Follow tells f of each owner of rules whose rejections changed.
-func (r *Rejections) Follow(f func(owner string)) {
+// OnChange calls f for each owner of rules whose rejections changed.
+func (r *Rejections) OnChange(f func(owner string)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.tell = f
+	r.onChange = f
 }
 
-// Note takes in which rules refuse a policy, given as Kind/name or Kind/namespace/name; none for one that is gone or that
-// they admit.
-func (r *Rejections) Note(policy string, rules []string) {
+// Set records which rules refuse a policy, given as Kind/name or Kind/namespace/name; none for one that is deleted or
+// admitted.
+func (r *Rejections) Set(policy string, rules []string) {
 	r.mu.Lock()
 	was := r.by[policy]
 	if r.by == nil {
@@ -33,13 +32,13 @@ func (r *Rejections) Note(policy string, rules []string) {
 	if r.by[policy] = rules; len(rules) == 0 {
 		delete(r.by, policy)
 	}
-	tell := r.tell
+	onChange := r.onChange
 	r.mu.Unlock()
-	if tell == nil || slices.Equal(was, rules) {
+	if onChange == nil || slices.Equal(was, rules) {
 		return
 	}
 	for _, owner := range owners(was, rules) {
-		tell(owner)
+		onChange(owner)
 	}
 }
 
@@ -56,7 +55,7 @@ func (r *Rejections) Of(owner string) []string {
 	})
 }
 
-// ownerOf a rule is what stands before its slash: a Guardrail's name, or a kind in lower case.
+// ownerOf a rule is the part before its slash: a Guardrail's name, or a kind in lower case.
 func ownerOf(rule string) string {
 	owner, _, _ := strings.Cut(rule, "/")
 	return owner

@@ -8,9 +8,9 @@ import (
 func TestWhichStoredPoliciesAGuardrailsRulesRefuse(t *testing.T) {
 	r := &Rejections{}
 	var told []string
-	r.Follow(func(owner string) { told = append(told, owner) })
-	r.Note("ConditionSet/b", []string{"platform/team", "strict/no-eviction"})
-	r.Note("ConditionSet/a", []string{"conditionset/empty-cap", "platform/team"})
+	r.OnChange(func(owner string) { told = append(told, owner) })
+	r.Set("ConditionSet/b", []string{"platform/team", "strict/no-eviction"})
+	r.Set("ConditionSet/a", []string{"conditionset/empty-cap", "platform/team"})
 	for owner, want := range map[string][]string{
 		"platform": {"ConditionSet/a", "ConditionSet/b"}, "strict": {"ConditionSet/b"}, "plat": nil, "other": nil,
 	} {
@@ -22,13 +22,13 @@ func TestWhichStoredPoliciesAGuardrailsRulesRefuse(t *testing.T) {
 		t.Errorf("told of %q, want %q", told, want)
 	}
 	told = nil
-	r.Note("ConditionSet/b", []string{"platform/team", "strict/no-eviction"})
+	r.Set("ConditionSet/b", []string{"platform/team", "strict/no-eviction"})
 	if len(told) > 0 {
 		t.Errorf("told of %q though nothing changed", told)
 	}
-	r.Note("ConditionSet/b", []string{"platform/team"})
-	r.Note("ConditionSet/a", nil)
-	r.Note("ConditionSet/never", nil)
+	r.Set("ConditionSet/b", []string{"platform/team"})
+	r.Set("ConditionSet/a", nil)
+	r.Set("ConditionSet/never", nil)
 	if got := r.Of("strict"); len(got) > 0 {
 		t.Errorf("strict still refuses %q", got)
 	}

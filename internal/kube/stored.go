@@ -19,17 +19,17 @@ import (
 )
 
 const (
-	// keepRules is for how long a list that agreed is believed, and for how long after an act there are lists for the next one.
-	keepRules = 10 * time.Second
-	// renewRules is how old a list is when the next is asked for: whoever acts shouldn't have to wait for it.
-	renewRules = keepRules - 2*relistRules
-	// relistRules lies between two lists that didn't agree, unless the watch brings news.
-	relistRules = time.Second
-	// listTakes bounds one list: what waits for it holds up an undo, too.
-	listTakes = 5 * time.Second
-	// newsTakes is how long a change may take by the watch, and how long the API server may fail to answer. What lasts longer
+	// listValidFor is for how long a list that agreed is trusted, and for how long after an act there are lists for the next one.
+	listValidFor = 10 * time.Second
+	// renewListAfter is how old a list is when the next is requested: an act shouldn't have to wait for it.
+	renewListAfter = listValidFor - 2*relistInterval
+	// relistInterval lies between two lists that didn't agree, unless the watch delivers an event.
+	relistInterval = time.Second
+	// listTimeout bounds one list: what waits for it holds up an undo, too.
+	listTimeout = 5 * time.Second
+	// maxWatchLag is how long a change may take by the watch, and how long the API server may fail to answer. What lasts longer
 	// is trouble.
-	newsTakes = 5 * time.Second
+	maxWatchLag = 5 * time.Second
 )
 
 // Stored asks the API server, not the cache, whether what rules over all acts is still what is in force: an informer whose
@@ -38,21 +38,21 @@ type Stored struct {
 	Reader client.Reader
 	Clock  clock.Clock
 	// Kinds that rule.
-	Kinds []Ruling
-	// Interruptions counts watches that failed. After each the API server is asked again: it may have failed since it may not watch any more, or
+	Kinds []RuleKind
+	// WatchFailures counts watches that failed. After each the API server is asked again: it may have failed since it may not watch any more, or
 	// since the CRD is gone. Default: none does.
-	Interruptions func() int64
-	// Lost is told why it isn't known any more what rules, also while nothing is done; "" when it is again. Start calls it, when
-	// that changed.
+	WatchFailures func() int64
+	// Lost is called by Start with why the rules in force aren't known any more, also while nothing is done; with "" once they are
+	// again.
 	Lost func(why string)
 
-	mu    sync.Mutex
-	seen  []sight   // needs mu; one a kind
-	acted time.Time // needs mu: when somebody last checked before an act
+	mu     sync.Mutex
+	states []storedState // needs mu; one a kind
+	acted  time.Time     // needs mu: when somebody last checked before an act
 }
 
-// Ruling is a kind that rules over all acts.
-type Ruling struct {
+// RuleKind is a kind whose objects rule over all acts.
+type RuleKind struct {
 	Kind schema.GroupVersionKind
 	// Definition is the name of its CRD.
 	Definition string
@@ -60,22 +60,22 @@ type Ruling struct {
 	All interface {
 		// InForce are the generations in force, by UID; nil while they aren't known.
 		InForce() map[types.UID]int64
-		// Changes counts what the watch told of, in force or not yet. After each the API server is asked again: when its CRD
+		// Changes counts what the watch delivered, in force or not yet. After each the API server is asked again: when its CRD
 		// is deleted, an object goes as if somebody had taken it back.
 		Changes() int
 	}
-	// Lifts: the kind only ever allows more, so that one which isn't in force yet does no harm.
-	Lifts bool
+	// AdditiveOnly: the kind only ever allows more, so that an object that isn't in force yet does no harm.
+	AdditiveOnly bool
 }
 
-// sight is what the API server told last.
-type sight struct {
+// storedState is the API server's last answer.
+type storedState struct {
 	generations map[types.UID]int64
 	at          time.Time
 	// inForce, changes and interruptions then.
 	inForce       map[types.UID]int64
 	changes       int
-	interruptions int64
+	watchFailures int64
 	// differs is since when it isn't what is in force; zero when it is.
 	differs time.Time
 	// failed is what became of the list that began at failedAt, for all who waited for it; nil when it succeeded.
@@ -86,8 +86,8 @@ type sight struct {
 // NeedLeaderElection is false: a standby that takes over should know already.
 func (*Stored) NeedLeaderElection() bool { return false }
 
-// Start checks again and again until ctx ends: while there are acts, so that none waits for a list; and when the watches tell of something or
-// fail, so that a manager which has nothing to do finds out as well. Else it asks nothing: the first act will.
+// Start checks again and again until ctx ends: while there are acts, so that none waits for a list; and when the watches deliver events or
+// fail, so that an idle manager notices as well. Otherwise it requests nothing: the first act will.
 func (s *Stored) Start(ctx context.Context) error {
 	var wrong time.Time
 	var lost string
@@ -103,7 +103,7 @@ func (s *Stored) Start(ctx context.Context) error {
 			wrong, lost = time.Time{}, ""
 		case wrong.IsZero():
 			wrong = s.Clock.Now()
-		case s.Clock.Since(wrong) >= newsTakes && !errors.Is(err, ErrSuperseded):
+		case s.Clock.Since(wrong) >= maxWatchLag && !errors.Is(err, ErrSuperseded):
 			lost = err.Error()
 		}
 		if lost != was {
@@ -113,7 +113,7 @@ func (s *Stored) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.Clock.After(relistRules):
+		case <-s.Clock.After(relistInterval):
 		}
 	}
 }
@@ -122,33 +122,33 @@ func (s *Stored) Start(ctx context.Context) error {
 func (s *Stored) due() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.seen == nil || s.Clock.Since(s.acted) < keepRules {
+	if s.states == nil || s.Clock.Since(s.acted) < listValidFor {
 		return true
 	}
 	for i, r := range s.Kinds {
 		inForce := r.All.InForce()
-		if r.Lifts && inForce != nil && len(inForce) == 0 {
+		if r.AdditiveOnly && inForce != nil && len(inForce) == 0 {
 			continue // it isn't asked for
 		}
-		if seen := &s.seen[i]; seen.failed != nil || s.news(r, seen) || !r.agree(inForce, seen.generations) {
+		if seen := &s.states[i]; seen.failed != nil || s.watchChanged(r, seen) || !r.agree(inForce, seen.generations) {
 			return true
 		}
 	}
 	return false
 }
 
-// renew lists anew what will soon be too old to be believed, while whoever acts goes on by what there is. What fails is left
-// for Check to find.
+// renew lists again what will soon be too old to be trusted, while acts proceed by the last list. Failures are left for
+// Check to find.
 func (s *Stored) renew(ctx context.Context) {
 	for i, r := range s.Kinds {
 		now := s.Clock.Now()
-		was, fading := s.fading(i, now)
+		was, fading := s.expiring(i, now)
 		fresh := was
 		if !fading || s.relist(ctx, r, &fresh, now) != nil {
 			continue
 		}
 		s.mu.Lock()
-		if seen := &s.seen[i]; seen.at.Equal(was.at) { // nobody else listed meanwhile
+		if seen := &s.states[i]; seen.at.Equal(was.at) { // nobody else listed meanwhile
 			fresh.differs = seen.differs
 			*seen = fresh
 		}
@@ -156,19 +156,19 @@ func (s *Stored) renew(ctx context.Context) {
 	}
 }
 
-func (s *Stored) fading(kind int, now time.Time) (seen sight, fading bool) {
+func (s *Stored) expiring(kind int, now time.Time) (seen storedState, expiring bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.seen == nil {
-		return sight{}, false
+	if s.states == nil {
+		return storedState{}, false
 	}
-	seen = s.seen[kind]
-	return seen, !seen.at.IsZero() && now.Sub(seen.at) >= renewRules
+	seen = s.states[kind]
+	return seen, !seen.at.IsZero() && now.Sub(seen.at) >= renewListAfter
 }
 
 // known says whether what is in force was known once; before, it is awaited elsewhere.
 func (s *Stored) known() bool {
-	return !slices.ContainsFunc(s.Kinds, func(r Ruling) bool { return r.All.InForce() == nil })
+	return !slices.ContainsFunc(s.Kinds, func(r RuleKind) bool { return r.All.InForce() == nil })
 }
 
 // Check gives an error unless what is in force is what is stored.
@@ -182,23 +182,23 @@ func (s *Stored) Check(ctx context.Context) error {
 func (s *Stored) verify(ctx context.Context) error {
 	s.mu.Lock() // held while listing, so that one list serves all who wait
 	defer s.mu.Unlock()
-	if s.seen == nil {
-		s.seen = make([]sight, len(s.Kinds))
+	if s.states == nil {
+		s.states = make([]storedState, len(s.Kinds))
 	}
 	for i := range s.Kinds {
-		if err := s.check(ctx, s.Kinds[i], &s.seen[i]); err != nil {
+		if err := s.check(ctx, s.Kinds[i], &s.states[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Stored) check(ctx context.Context, r Ruling, seen *sight) error {
+func (s *Stored) check(ctx context.Context, r RuleKind, seen *storedState) error {
 	inForce := r.All.InForce()
 	if inForce == nil {
 		return fmt.Errorf("every %s must be known before anything is done", r.Kind.Kind)
 	}
-	if r.Lifts && len(inForce) == 0 {
+	if r.AdditiveOnly && len(inForce) == 0 {
 		return nil
 	}
 	now := s.Clock.Now()
@@ -216,53 +216,53 @@ func (s *Stored) check(ctx context.Context, r Ruling, seen *sight) error {
 		seen.differs = now
 	}
 	err := fmt.Errorf("the API server has another %s than is in force here", r.Kind.Kind)
-	if now.Sub(seen.differs) < newsTakes {
+	if now.Sub(seen.differs) < maxWatchLag {
 		return errors.Join(ErrSuperseded, err) // on its way by the watch
 	}
 	return fmt.Errorf("%w, since %s: the watch of it tells nothing", err, seen.differs.UTC().Format(time.RFC3339))
 }
 
-// mustList says whether what the API server told last may not be believed.
-func (s *Stored) mustList(r Ruling, seen *sight, inForce map[types.UID]int64, now time.Time) bool {
+// mustList says whether the API server's last answer may not be trusted.
+func (s *Stored) mustList(r RuleKind, seen *storedState, inForce map[types.UID]int64, now time.Time) bool {
 	age := now.Sub(seen.at)
-	again := age >= relistRules || !maps.Equal(inForce, seen.inForce)
-	return age >= keepRules || s.news(r, seen) || again && !r.agree(inForce, seen.generations)
+	again := age >= relistInterval || !maps.Equal(inForce, seen.inForce)
+	return age >= listValidFor || s.watchChanged(r, seen) || again && !r.agree(inForce, seen.generations)
 }
 
-// news says whether the watch told of something since the last list, or failed.
-func (s *Stored) news(r Ruling, seen *sight) bool {
-	return r.All.Changes() != seen.changes || s.interruptions() != seen.interruptions
+// watchChanged says whether the watch delivered an event since the last list, or failed.
+func (s *Stored) watchChanged(r RuleKind, seen *storedState) bool {
+	return r.All.Changes() != seen.changes || s.watchFailures() != seen.watchFailures
 }
 
-func (s *Stored) interruptions() int64 {
-	if s.Interruptions == nil {
+func (s *Stored) watchFailures() int64 {
+	if s.WatchFailures == nil {
 		return 0
 	}
-	return s.Interruptions()
+	return s.WatchFailures()
 }
 
 // relist asks the API server, unless it has just failed to answer somebody else.
-func (s *Stored) relist(ctx context.Context, r Ruling, seen *sight, now time.Time) error {
-	if seen.failed != nil && now.Sub(seen.failedAt) < relistRules {
+func (s *Stored) relist(ctx context.Context, r RuleKind, seen *storedState, now time.Time) error {
+	if seen.failed != nil && now.Sub(seen.failedAt) < relistInterval {
 		return seen.failed
 	}
-	changes, interruptions := r.All.Changes(), s.interruptions()
+	changes, interruptions := r.All.Changes(), s.watchFailures()
 	generations, err := s.list(ctx, r)
 	if err != nil {
 		seen.failed, seen.failedAt = fmt.Errorf("list every %s before acting: %w", r.Kind.Kind, err), s.Clock.Now()
 		return seen.failed
 	}
 	seen.failed, seen.generations, seen.at = nil, generations, now
-	seen.changes, seen.interruptions = changes, interruptions
+	seen.changes, seen.watchFailures = changes, interruptions
 	seen.inForce = r.All.InForce() // news may have come meanwhile
 	return nil
 }
 
-func (r Ruling) agree(inForce, stored map[types.UID]int64) bool {
+func (r RuleKind) agree(inForce, stored map[types.UID]int64) bool {
 	if stored == nil {
 		return false
 	}
-	if !r.Lifts {
+	if !r.AdditiveOnly {
 		return maps.Equal(inForce, stored)
 	}
 	for uid, generation := range inForce {
@@ -273,12 +273,12 @@ func (r Ruling) agree(inForce, stored map[types.UID]int64) bool {
 	return true
 }
 
-func (s *Stored) list(ctx context.Context, r Ruling) (map[types.UID]int64, error) {
+func (s *Stored) list(ctx context.Context, r RuleKind) (map[types.UID]int64, error) {
 	var list metav1.PartialObjectMetadataList
 	list.SetGroupVersionKind(r.Kind.GroupVersion().WithKind(r.Kind.Kind + "List"))
-	ctx, cancel := context.WithTimeout(ctx, listTakes)
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	if err := s.stays(ctx, r.Definition); err != nil {
+	if err := s.checkCRD(ctx, r.Definition); err != nil {
 		return nil, err
 	}
 	if err := s.Reader.List(ctx, &list); err != nil {
@@ -291,8 +291,8 @@ func (s *Stored) list(ctx context.Context, r Ruling) (map[types.UID]int64, error
 	return generations, nil
 }
 
-// stays gives an error while a CRD is being deleted: its objects go first, as if somebody had taken back what they forbid.
-func (s *Stored) stays(ctx context.Context, definition string) error {
+// checkCRD gives an error while a CRD is being deleted: its objects go first, as if somebody had taken back what they forbid.
+func (s *Stored) checkCRD(ctx context.Context, definition string) error {
 	var crd metav1.PartialObjectMetadata
 	crd.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
 	if err := s.Reader.Get(ctx, client.ObjectKey{Name: definition}, &crd); err != nil {

@@ -64,9 +64,9 @@ func (k *known) Changes() int                 { return k.changes }
 
 // rulings watch two kinds: one that rules, and one that lifts.
 func rulings(server *lister, clock *testingclock.FakeClock, rails, exceptions *known) *Stored {
-	return &Stored{Reader: server, Clock: clock, Kinds: []Ruling{
+	return &Stored{Reader: server, Clock: clock, Kinds: []RuleKind{
 		{Kind: anyKind.GroupVersion().WithKind("Guardrail"), Definition: "guardrails.example.com", All: rails},
-		{Kind: anyKind.GroupVersion().WithKind("GuardrailException"), All: exceptions, Lifts: true},
+		{Kind: anyKind.GroupVersion().WithKind("GuardrailException"), All: exceptions, AdditiveOnly: true},
 	}}
 }
 
@@ -242,7 +242,7 @@ func TestWhoHasNothingToDoFindsOutTooThatNobodyKnowsWhatRules(t *testing.T) {
 	rails, exceptions := &known{inForce: generations{}}, &known{inForce: generations{}}
 	s := rulings(server, clock, rails, exceptions)
 	var interruptions atomic.Int64
-	s.Interruptions = interruptions.Load
+	s.WatchFailures = interruptions.Load
 	told := make(chan string, 2)
 	s.Lost = func(why string) { told <- why }
 	ctx, stop := context.WithCancel(t.Context())

@@ -13,8 +13,8 @@ type Policy struct {
 	AllowLoopback bool
 }
 
-// metadata are the addresses outside the link-local ranges where clouds serve instance credentials.
-var metadata = []netip.Addr{
+// metadataServices are the addresses outside the link-local ranges where clouds serve instance credentials.
+var metadataServices = []netip.Addr{
 	netip.MustParseAddr("168.63.129.16"),   // Azure
 	netip.MustParseAddr("100.100.100.200"), // Alibaba Cloud
 	netip.MustParseAddr("192.0.0.192"),     // Oracle Cloud
@@ -24,8 +24,8 @@ var metadata = []netip.Addr{
 	netip.MustParseAddr("fd00:42::42"),     // Scaleway
 }
 
-// embedded are the ranges of IPv6 addresses that stand for an IPv4 address, which begins at this byte.
-var embedded = map[netip.Prefix]int{
+// embeddedIPv4 are the ranges of IPv6 addresses that stand for an IPv4 address, which begins at this byte.
+var embeddedIPv4 = map[netip.Prefix]int{
 	netip.MustParsePrefix("::/96"):          12, // IPv4-compatible (RFC 4291), the unspecified and loopback addresses included
 	netip.MustParsePrefix("64:ff9b::/96"):   12, // NAT64 (RFC 6052)
 	netip.MustParsePrefix("64:ff9b:1::/48"): 12, // NAT64 for local use (RFC 8215), in its longest form
@@ -49,7 +49,7 @@ func (p Policy) Check(addr netip.Addr) error {
 	if forbidden(addr) {
 		return ForbiddenAddress
 	}
-	for prefix, at := range embedded {
+	for prefix, at := range embeddedIPv4 {
 		if prefix.Contains(addr) {
 			bytes := addr.As16()
 			return p.Check(netip.AddrFrom4([4]byte(bytes[at : at+4])))
@@ -59,7 +59,7 @@ func (p Policy) Check(addr netip.Addr) error {
 }
 
 func forbidden(addr netip.Addr) bool {
-	for _, known := range metadata {
+	for _, known := range metadataServices {
 		if addr == known {
 			return true
 		}

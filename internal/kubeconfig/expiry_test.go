@@ -60,7 +60,7 @@ func TestWhenAKubeconfigExpires(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			secret := &corev1.Secret{Data: map[string][]byte{"kubeconfig": []byte(edited(t, tt.edits...))}}
-			found := Policy{}.Find(secret, "kubeconfig")
+			found := Policy{}.Inspect(secret, "kubeconfig")
 			if found.Refusal != "" || found.Expiry.Of != tt.want.Of || !found.Expiry.At.Equal(tt.want.At) {
 				t.Errorf("%+v, want %+v", found, tt.want)
 			}

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/uuid"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -58,21 +56,11 @@ func newLeadership(config *rest.Config, o options, name string, trusted time.Dur
 		return nil, fmt.Errorf("make the client of the leader election: %w", err)
 	}
 	identity := resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())}
-	lock, err := resourcelock.NewWithLabels(resourcelock.LeasesResourceLock, o.leaderElectNamespace, name, client.CoreV1(), client.CoordinationV1(), identity,
-		map[string]string{lease.LabelVersion: labelOf(o.built)})
+	lock, err := resourcelock.NewWithLabels(resourcelock.LeasesResourceLock, o.leaderElectNamespace, name, client.CoreV1(), client.CoordinationV1(), identity, lease.Labels(o.built))
 	if err != nil {
 		return nil, fmt.Errorf("make the lock of the leader election: %w", err)
 	}
 	return &leadership{Interface: lock, Trusted: trusted, Clock: clock.RealClock{}, Ours: marker.Ours, Undoubted: marker.Undoubted}, nil
-}
-
-// labelOf is a version as a label has it; "" where none can, which must keep nobody from leading.
-func labelOf(built string) string {
-	label := strings.ReplaceAll(built, "+", "_")
-	if len(validation.IsValidLabelValue(label)) > 0 {
-		return ""
-	}
-	return label
 }
 
 // Create makes the Lease.

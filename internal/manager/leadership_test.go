@@ -3,7 +3,6 @@ package manager
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -148,18 +147,6 @@ func TestARenewalReadsWhoseTheClusterIsUnlessNobodyActs(t *testing.T) {
 		}
 		if reads != step.reads {
 			t.Errorf("%s: %d reads", step.name, reads)
-		}
-	}
-}
-
-// TestAnyVersionCanLead: what no label can hold isn't told, and the API server takes the Lease all the same.
-func TestAnyVersionCanLead(t *testing.T) {
-	for built, want := range map[string]string{
-		"v0.1.2": "v0.1.2", "v0.1.2-3-g851ffbd-dirty": "v0.1.2-3-g851ffbd-dirty", "v0.0.0-20261127113514-851ffbd12345+dirty": "v0.0.0-20261127113514-851ffbd12345_dirty",
-		"our build of 1/2": "", strings.Repeat("1", 64): "", "": "",
-	} {
-		if got := labelOf(built); got != want {
-			t.Errorf("%q: got %q, want %q", built, got, want)
 		}
 	}
 }

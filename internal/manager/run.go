@@ -47,7 +47,7 @@ func run(ctx context.Context, o options) error {
 	}
 	facts.Targets.Timings = o.timings
 	facts.Server.Watch(config)
-	kube.Bound(config, o.timings.Request())
+	kube.BoundRequests(config, o.timings.Request())
 	marker, err := newMarker(config, o)
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func run(ctx context.Context, o options) error {
 	}
 	mgr, err := newManager(config, o, serving, lock, func() {
 		marker.Doubt()
-		facts.Interrupt()
+		facts.RecordWatchFailure()
 	})
 	if err != nil {
 		return fmt.Errorf("make the manager: %w", err)
@@ -114,7 +114,7 @@ func addAll(ctx context.Context, mgr ctrl.Manager, o options, facts *kube.Facts,
 	if err != nil {
 		return fmt.Errorf("make the guard: %w", err)
 	}
-	if err := mgr.Add(&kube.ClockStep{Distrust: facts.HoldActsUntil}); err != nil {
+	if err := mgr.Add(&kube.ClockStep{OnStep: facts.DeferActsUntil}); err != nil {
 		return fmt.Errorf("add the watch over the clock: %w", err)
 	}
 	if err := serving.SetupWithManager(mgr); err != nil {
@@ -128,7 +128,7 @@ func addAll(ctx context.Context, mgr ctrl.Manager, o options, facts *kube.Facts,
 		return err
 	}
 	if err := controllers.AddToManager(mgr, controllers.Options{
-		Guard: rules, Facts: facts, OwnNamespace: o.namespace, Leads: leads, Vital: probes, Dial: kubeconfig.Policy{AllowLoopback: o.probeLoopback},
+		Guard: rules, Facts: facts, OwnNamespace: o.namespace, Leads: leads, Protection: probes, Dial: kubeconfig.Policy{AllowLoopback: o.probeLoopback},
 		Routed: routed, Clusters: clusters, Ejections: newAsker(o.envoys, routed, serving),
 	}); err != nil {
 		return fmt.Errorf("add the controllers: %w", err)

@@ -4,6 +4,7 @@ package metric
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -18,6 +19,24 @@ func Register(collectors ...prometheus.Collector) error {
 		}
 	}
 	return nil
+}
+
+// AtZero gives a counter a series at 0 for each combination of values, which are in the order of its labels: Prometheus' increase() and
+// rate() see nothing of what a series begins with, so of one that began at 1 they would miss the first event.
+func AtZero(counter *prometheus.CounterVec, values ...[]string) {
+	combinations := [][]string{nil}
+	for _, of := range values {
+		var longer [][]string
+		for _, combination := range combinations {
+			for _, value := range of {
+				longer = append(longer, append(slices.Clip(combination), value))
+			}
+		}
+		combinations = longer
+	}
+	for _, combination := range combinations {
+		counter.WithLabelValues(combination...)
+	}
 }
 
 // Bool is a gauge's value for what holds or doesn't: 1 or 0.

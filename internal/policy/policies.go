@@ -25,6 +25,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kinds"
 	"github.com/resourcestack/autohealer/internal/kube"
+	"github.com/resourcestack/autohealer/internal/metric"
 )
 
 // Reading is what a kind reads of a policy.
@@ -146,6 +147,7 @@ func (p *Policies[T, R]) Init(h Hooks[T, R]) {
 	p.hooks, p.again, p.asking = h, kube.NewDelayingQueue[types.NamespacedName](h.Clock), keymutex.NewHashed(askers)
 	p.latest, p.judged, p.updated = map[types.NamespacedName]T{}, map[types.NamespacedName]Policy[T, R]{}, map[types.NamespacedName]Policy[T, R]{}
 	p.Troubles.Hit = func(policy types.NamespacedName) { p.Statuses.Add(policy, 0) }
+	metric.AtZero(evaluations, []string{h.Kind})
 	p.followGuardrails()
 	h.Guard.OnChange(p.RulesChanged)
 }
@@ -174,7 +176,7 @@ func (p *Policies[T, R]) Gone(object T) {
 	if latest, ok := p.latest[key]; ok && latest.GetUID() == object.GetUID() {
 		delete(p.latest, key)
 		delete(p.judged, key)
-		p.hooks.Rejections.Note(p.name(key), nil)
+		p.hooks.Rejections.Set(p.name(key), nil)
 	}
 	p.mu.Unlock()
 	p.updating.Lock()
@@ -264,7 +266,7 @@ func (p *Policies[T, R]) keep(key types.NamespacedName, judged Policy[T, R], cha
 	}
 	judged.Object, judged.Read = latest, p.hooks.Read(latest, p.judged[key].Read)
 	p.judged[key] = judged
-	p.hooks.Rejections.Note(p.name(key), judged.Verdict.RuleIDs())
+	p.hooks.Rejections.Set(p.name(key), judged.Verdict.RuleIDs())
 	if at := judged.Verdict.RecheckAt; !at.IsZero() {
 		p.again.AddAfter(key, at.Sub(p.hooks.Clock.Now())+kube.PastDeadline)
 	}

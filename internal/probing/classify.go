@@ -19,8 +19,8 @@ import (
 // maxRetryAfter bounds what a server can make us wait.
 const maxRetryAfter = 5 * time.Minute
 
-// Refused is the outcome for an error of [kubeconfig.Policy.Parse] or [Prober.Set].
-func Refused(err error) probe.Outcome {
+// OutcomeOf is the outcome for an error of [kubeconfig.Policy.Parse] or [Prober.Set].
+func OutcomeOf(err error) probe.Outcome {
 	class, refusal := probe.KubeconfigInvalid, kubeconfig.Malformed
 	_ = errors.As(err, &refusal) // they return nothing else
 	switch {
@@ -32,8 +32,8 @@ func Refused(err error) probe.Outcome {
 	return probe.Outcome{Class: class, Detail: refusal.Error()}
 }
 
-// answered is the outcome of an answer other than 200.
-func answered(response *http.Response, now time.Time) probe.Outcome {
+// outcomeOfStatus is the outcome of an answer other than 200.
+func outcomeOfStatus(response *http.Response, now time.Time) probe.Outcome {
 	outcome := classifyStatus(response.StatusCode)
 	if outcome.Class == probe.TooManyRequests {
 		outcome.RetryAfter = retryAfter(response.Header.Get("Retry-After"), now)
@@ -87,7 +87,7 @@ func classify(err error) probe.Outcome {
 	case errors.As(err, &list):
 		return probe.Outcome{Class: probe.UnexpectedAnswer, Detail: list.Error()}
 	case errors.As(err, &refusal):
-		return Refused(err)
+		return OutcomeOf(err)
 	case errors.As(err, &name):
 		return probe.Outcome{Class: probe.Resolve, Detail: resolveDetail(name)}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, syscall.ETIMEDOUT):

@@ -89,7 +89,7 @@ func TestARedirectIsNotFollowedAndCountsNothing(t *testing.T) {
 			if got := c.probe(t.Context(), time.Minute, time.Now); got != want || got.Result() != probe.Unknown {
 				t.Errorf("a probe: %+v, which counts as %v", got, got.Result())
 			}
-			_, err := c.nodeLeases(t.Context(), clock.RealClock{}, time.Minute, probe.LeaseTerms{})
+			_, err := c.nodeLeases(t.Context(), clock.RealClock{}, time.Minute, probe.LeaseSettings{})
 			if got := classify(err); got != want {
 				t.Errorf("a list: %+v", got)
 			}
@@ -212,7 +212,7 @@ func TestRefusedKubeconfigs(t *testing.T) {
 		kubeconfig.Malformed: "KubeconfigInvalid", kubeconfig.NoServer: "KubeconfigInvalid", kubeconfig.ExecPlugin: "KubeconfigUnsafe",
 		kubeconfig.InsecureTLS: "KubeconfigUnsafe", kubeconfig.Loopback: "AddressRefused", kubeconfig.ForbiddenAddress: "AddressRefused",
 	} {
-		got := Refused(fmt.Errorf("wrapped: %w", refusal))
+		got := OutcomeOf(fmt.Errorf("wrapped: %w", refusal))
 		if got.Class != want || got.Detail != refusal.Error() {
 			t.Errorf("%s is %+v", string(refusal), got)
 		}

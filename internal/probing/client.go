@@ -29,17 +29,17 @@ type client struct {
 	access    *kubeconfig.Access
 	transport *http.Transport
 	request   *http.Request
-	// freshEvery is after how many runs a connection is replaced.
-	freshEvery int
-	conn       *http.ClientConn
-	// left is how many runs may still use conn. The first connection is given fewer, so that the new ones of many clients
+	// redialEvery is after how many runs a connection is replaced.
+	redialEvery int
+	conn        *http.ClientConn
+	// runsLeft is how many runs may still use conn. The first connection is given fewer, so that the new ones of many clients
 	// that began together don't come in waves.
-	left int
+	runsLeft int
 }
 
-func newClient(access *kubeconfig.Access, policy kubeconfig.Policy, freshEvery int) *client {
+func newClient(access *kubeconfig.Access, policy kubeconfig.Policy, redialEvery int) *client {
 	dialer := net.Dialer{KeepAlive: -1} // a probe itself notices a dead connection
-	c := &client{access: access, transport: access.Transport(policy, dialer), freshEvery: freshEvery, left: 1 + rand.N(freshEvery)}
+	c := &client{access: access, transport: access.Transport(policy, dialer), redialEvery: redialEvery, runsLeft: 1 + rand.N(redialEvery)}
 	c.request = &http.Request{
 		Method: http.MethodGet, URL: access.URL("/version"), Host: access.Server(), Body: http.NoBody,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -50,10 +50,10 @@ func newClient(access *kubeconfig.Access, policy kubeconfig.Policy, freshEvery i
 }
 
 // probe asks once, within timeout. A connection that was kept says little about whether a new one comes about, so every
-// freshEvery-th run and each one after a failure dials anew; and what fails on a kept one is asked again on a fresh one
+// redialEvery-th run and each one after a failure dials anew; and what fails on a kept one is asked again on a fresh one
 // at once, with a timeout of its own, because the connection may have died without a word.
 func (c *client) probe(ctx context.Context, timeout time.Duration, now func() time.Time) probe.Outcome {
-	if c.conn != nil && c.left > 0 && c.conn.Available() > 0 {
+	if c.conn != nil && c.runsLeft > 0 && c.conn.Available() > 0 {
 		outcome := c.ask(ctx, timeout, now)
 		if outcome.Class != probe.Connection && outcome.Class != probe.Timeout {
 			return outcome
@@ -84,16 +84,16 @@ func (c *client) exchange(ctx context.Context, now func() time.Time) (probe.Outc
 	if err := c.connect(ctx); err != nil {
 		return probe.Outcome{}, err
 	}
-	c.left--
+	c.runsLeft--
 	response, err := c.conn.RoundTrip(c.request.WithContext(ctx))
 	if err != nil {
 		return probe.Outcome{}, err
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
-		return answered(response, now()), nil
+		return outcomeOfStatus(response, now()), nil
 	}
-	return judgeVersion(response.Body)
+	return checkVersion(response.Body)
 }
 
 func (c *client) connect(ctx context.Context) error {
@@ -112,14 +112,14 @@ func (c *client) connect(ctx context.Context) error {
 func (c *client) close() {
 	if c != nil && c.conn != nil {
 		_ = c.conn.Close() // it is given up either way
-		c.conn, c.left = nil, c.freshEvery
+		c.conn, c.runsLeft = nil, c.redialEvery
 	}
 }
 
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// judgeVersion sees whether the body of an answer 200 is an API server's.
-func judgeVersion(body io.Reader) (probe.Outcome, error) {
+// checkVersion sees whether the body of an answer 200 is an API server's.
+func checkVersion(body io.Reader) (probe.Outcome, error) {
 	buffer := buffers.Get().(*bytes.Buffer)
 	defer buffers.Put(buffer)
 	buffer.Reset()

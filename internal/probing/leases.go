@@ -38,8 +38,8 @@ const (
 	acceptMetadata = runtime.ContentTypeProtobuf + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 )
 
-// pages decodes Kubernetes' own kinds, Leases and metadata, and protobuf alone, which every API server speaks for these.
-var pages = func() *protobuf.Serializer {
+// pageDecoder decodes Kubernetes' own kinds, Leases and metadata, and protobuf alone, which every API server speaks for these.
+var pageDecoder = func() *protobuf.Serializer {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(corev1.AddToScheme(scheme))
 	utilruntime.Must(coordinationv1.AddToScheme(scheme))
@@ -47,8 +47,8 @@ var pages = func() *protobuf.Serializer {
 	return protobuf.NewSerializer(scheme, scheme)
 }()
 
-// leases are the node leases of a cluster, and its API server's clock as it answered last.
-type leases struct {
+// leaseList are the node leases of a cluster, and its API server's clock as it answered last.
+type leaseList struct {
 	nodes      []probe.NodeLease
 	serverTime time.Time
 	readAt     time.Time
@@ -56,8 +56,8 @@ type leases struct {
 
 // nodeLeases lists Nodes and their Leases, page by page. An error doesn't say that the server is sick: most likely the
 // credentials may not list. Within is how long it may take.
-func (c *client) nodeLeases(ctx context.Context, clock clock.PassiveClock, within time.Duration, terms probe.LeaseTerms) (*leases, error) {
-	l, began := &listing{client: c, clock: clock}, clock.Now()
+func (c *client) nodeLeases(ctx context.Context, clock clock.PassiveClock, within time.Duration, terms probe.LeaseSettings) (*leaseList, error) {
+	l, began := &pagedList{client: c, clock: clock}, clock.Now()
 	present, err := l.nodes(ctx)
 	if err != nil {
 		return nil, err
@@ -66,25 +66,25 @@ func (c *client) nodeLeases(ctx context.Context, clock clock.PassiveClock, withi
 	if err != nil {
 		return nil, err
 	}
-	found := &leases{nodes: renewed, serverTime: l.date, readAt: l.at}
-	if terms.Suspects(renewed, l.date) {
+	found := &leaseList{nodes: renewed, serverTime: l.serverDate, readAt: l.answeredAt}
+	if terms.LooksExpired(renewed, l.serverDate) {
 		l.faults(ctx, (within-clock.Since(began))/2, renewed)
 	}
 	return found, nil
 }
 
-// listing reads pages.
-type listing struct {
+// pagedList reads pages.
+type pagedList struct {
 	client *client
 	clock  clock.PassiveClock
 	body   bytes.Buffer // of the latest page
 	names  int          // bytes of those that are kept
-	// date is the server's clock in the latest answer, which came at.
-	date, at time.Time
+	// serverDate is the server's clock in the latest answer, which came at.
+	serverDate, answeredAt time.Time
 }
 
 // nodes gives the names of those that aren't being deleted.
-func (l *listing) nodes(ctx context.Context) (map[string]bool, error) {
+func (l *pagedList) nodes(ctx context.Context) (map[string]bool, error) {
 	present := map[string]bool{}
 	err := l.each(ctx, nodesPath, acceptMetadata, func() (string, error) {
 		var page metav1.PartialObjectMetadataList
@@ -95,7 +95,7 @@ func (l *listing) nodes(ctx context.Context) (map[string]bool, error) {
 			if node.DeletionTimestamp != nil {
 				continue
 			}
-			if err := l.keep(node.Name, len(present)); err != nil {
+			if err := l.admitName(node.Name, len(present)); err != nil {
 				return "", err
 			}
 			present[node.Name] = true
@@ -106,7 +106,7 @@ func (l *listing) nodes(ctx context.Context) (map[string]bool, error) {
 }
 
 // leases gives those of present nodes. It isn't nil when there are none.
-func (l *listing) leases(ctx context.Context, present map[string]bool) ([]probe.NodeLease, error) {
+func (l *pagedList) leases(ctx context.Context, present map[string]bool) ([]probe.NodeLease, error) {
 	renewed := make([]probe.NodeLease, 0, len(present))
 	path := "/apis/coordination.k8s.io/v1/namespaces/" + corev1.NamespaceNodeLease + "/leases"
 	err := l.each(ctx, path, acceptObjects, func() (string, error) {
@@ -119,7 +119,7 @@ func (l *listing) leases(ctx context.Context, present map[string]bool) ([]probe.
 			if !present[lease.Name] {
 				continue
 			}
-			if err := l.keep(lease.Name, len(renewed)); err != nil {
+			if err := l.admitName(lease.Name, len(renewed)); err != nil {
 				return "", err
 			}
 			node := probe.NodeLease{Node: lease.Name}
@@ -136,7 +136,7 @@ func (l *listing) leases(ctx context.Context, present map[string]bool) ([]probe.
 // faults adds which nodes are at fault themselves. Whole nodes are three times as much as their metadata, so they are asked for only
 // while it matters, and not for all of the time that is left: that they take long isn't a list that did. A node that couldn't be read
 // is taken to be well: that it isn't must be told.
-func (l *listing) faults(ctx context.Context, within time.Duration, renewed []probe.NodeLease) {
+func (l *pagedList) faults(ctx context.Context, within time.Duration, renewed []probe.NodeLease) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	at := make(map[string]int, len(renewed))
@@ -160,8 +160,8 @@ func (l *listing) faults(ctx context.Context, within time.Duration, renewed []pr
 	}
 }
 
-// keep takes one more name beside so many, if that isn't more than any cluster has.
-func (l *listing) keep(name string, beside int) error {
+// admitName takes one more name beside so many, if that isn't more than any cluster has.
+func (l *pagedList) admitName(name string, beside int) error {
 	l.names += len(name)
 	if len(name) > maxName || l.names > maxNames || beside >= maxNodes {
 		return errTooMuch
@@ -182,7 +182,7 @@ const (
 )
 
 // each reads all pages of a list. Take decodes the latest and says where the next continues, "" after the last.
-func (l *listing) each(ctx context.Context, path, accept string, take func() (string, error)) error {
+func (l *pagedList) each(ctx context.Context, path, accept string, take func() (string, error)) error {
 	query, size := url.Values{}, pageSize
 	// A server that always has one more page would keep us until the timeout, at most for so many objects asked for.
 	for asked := 0; asked < 2*maxNodes; asked += size {
@@ -204,7 +204,7 @@ func (l *listing) each(ctx context.Context, path, accept string, take func() (st
 	return errTooMuch
 }
 
-func (l *listing) read(ctx context.Context, path string, query url.Values, accept string) error {
+func (l *pagedList) read(ctx context.Context, path string, query url.Values, accept string) error {
 	if err := l.client.connect(ctx); err != nil {
 		return err
 	}
@@ -218,10 +218,10 @@ func (l *listing) read(ctx context.Context, path string, query url.Values, accep
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
-		return answerError{answered(response, l.clock.Now())}
+		return answerError{outcomeOfStatus(response, l.clock.Now())}
 	}
-	l.at = l.clock.Now()
-	if l.date, err = http.ParseTime(response.Header.Get("Date")); err != nil {
+	l.answeredAt = l.clock.Now()
+	if l.serverDate, err = http.ParseTime(response.Header.Get("Date")); err != nil {
 		return errUndated
 	}
 	l.body.Reset()
@@ -233,8 +233,8 @@ func (l *listing) read(ctx context.Context, path string, query url.Values, accep
 	return err
 }
 
-func (l *listing) decode(into runtime.Object) error {
-	if _, _, err := pages.Decode(l.body.Bytes(), nil, into); err != nil {
+func (l *pagedList) decode(into runtime.Object) error {
+	if _, _, err := pageDecoder.Decode(l.body.Bytes(), nil, into); err != nil {
 		return errUnexpected // the error would quote the answer
 	}
 	return nil

@@ -18,7 +18,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 )
 
-var terms = probe.LeaseTerms{FailureFraction: 0.6, Grace: 50 * time.Second, MinCandidates: 2, MaxProtection: time.Hour}
+var terms = probe.LeaseSettings{FailureFraction: 0.6, Grace: 50 * time.Second, MinCandidates: 2, MaxProtection: time.Hour}
 
 // cluster answers as an API server with nodes does, in pages.
 type cluster struct {
@@ -67,7 +67,7 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Date", c.date.Format(http.TimeFormat))
-	_ = pages.Encode(page, w)
+	_ = pageDecoder.Encode(page, w)
 }
 
 func cut[T any](all []T, from, limit int) ([]T, string) {
@@ -167,14 +167,14 @@ func TestWholeNodesThatTakeTooLongAreDoneWithout(t *testing.T) {
 	}
 	s := startStub(t, c.ServeHTTP)
 	p, h := startProber(t)
-	p.listWithin = time.Second
+	p.listTimeout = time.Second
 	target := Target{Internal: credentials("1", s.kubeconfig()), External: credentials("2", s.outside()), Timeout: time.Minute, NodeLeases: &terms}
 	if err := p.Set(one, target, h.clock.Now()); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // the second isn't one of those that were slow
 		if run := h.again(t); len(run.Leases) != 2 {
-			t.Errorf("%d leases: %+v", len(run.Leases), run.Unlisted)
+			t.Errorf("%d leases: %+v", len(run.Leases), run.ListError)
 		}
 	}
 }
@@ -204,8 +204,8 @@ func TestAServerThatAsksForItIsLeftAloneWithLists(t *testing.T) {
 	}
 	for i, asked := range []int{1, 1, 1, 2} { // after 0, 10, 20 and 30 s
 		run := h.again(t)
-		if run.External.Class != "OK" || run.Unlisted.Class != "TooManyRequests" || c.asked != asked {
-			t.Errorf("run %d: external %s, list %s, asked %d times, want %d", i, run.External.Class, run.Unlisted.Class, c.asked, asked)
+		if run.External.Class != "OK" || run.ListError.Class != "TooManyRequests" || c.asked != asked {
+			t.Errorf("run %d: external %s, list %s, asked %d times, want %d", i, run.External.Class, run.ListError.Class, c.asked, asked)
 		}
 	}
 }
@@ -222,7 +222,7 @@ func endlessNodes(n int, name func(i int) string) http.HandlerFunc {
 	for i := range n {
 		page.Items = append(page.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name(i)}})
 	}
-	return func(w http.ResponseWriter, _ *http.Request) { _ = pages.Encode(page, w) }
+	return func(w http.ResponseWriter, _ *http.Request) { _ = pageDecoder.Encode(page, w) }
 }
 
 func TestLeasesThatCannotBeListedAreUnknown(t *testing.T) {
@@ -244,7 +244,7 @@ func TestLeasesThatCannotBeListedAreUnknown(t *testing.T) {
 		"no date": {
 			func(w http.ResponseWriter, _ *http.Request) {
 				w.Header()["Date"] = nil
-				_ = pages.Encode(&metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadataList", APIVersion: "meta.k8s.io/v1"}}, w)
+				_ = pageDecoder.Encode(&metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadataList", APIVersion: "meta.k8s.io/v1"}}, w)
 			}, 1,
 			probe.Outcome{Class: "UnexpectedAnswer", Detail: "the answer to a list of nodes or leases has no Date header, by which leases are judged"},
 		},
@@ -260,8 +260,8 @@ func TestLeasesThatCannotBeListedAreUnknown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := &cluster{instead: tt.instead}
 			run, _ := c.probeLeases(t)
-			if run.Leases != nil || !run.ServerTime.IsZero() || run.Unlisted != tt.want {
-				t.Errorf("%d leases at %s: %+v", len(run.Leases), run.ServerTime, run.Unlisted)
+			if run.Leases != nil || !run.ServerTime.IsZero() || run.ListError != tt.want {
+				t.Errorf("%d leases at %s: %+v", len(run.Leases), run.ServerTime, run.ListError)
 			}
 			if c.asked != tt.asked {
 				t.Errorf("asked for %d pages", c.asked)
@@ -282,8 +282,8 @@ func TestPagesBecomeSmallerWhereNodesAreLarge(t *testing.T) {
 		c.addLease(fmt.Sprint("node-", i), &now)
 	}
 	run, _ := c.probeLeases(t)
-	if len(run.Leases) != 120 || run.Unlisted != (probe.Outcome{}) {
-		t.Errorf("%d leases: %+v", len(run.Leases), run.Unlisted)
+	if len(run.Leases) != 120 || run.ListError != (probe.Outcome{}) {
+		t.Errorf("%d leases: %+v", len(run.Leases), run.ListError)
 	}
 	if c.asked != 6 { // of nodes 100, which is too much, and then 50, 50, 20; of leases 100 and 20
 		t.Errorf("asked for %d pages", c.asked)

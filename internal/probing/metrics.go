@@ -37,6 +37,7 @@ var (
 
 // RegisterMetrics adds the metrics to the manager's registry; a second manager in one process shares them.
 func RegisterMetrics() error {
+	metric.AtZero(witnessQueries, []string{"vouched", "not_vouched"})
 	return metric.Register(latenessSeconds, probeSeconds, outcomesTotal, witnessUp, witnessQueries)
 }
 

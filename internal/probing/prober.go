@@ -1,3 +1,6 @@
+// Package probing probes API servers: many targets, at their times, from a bounded pool of workers. A [Prober] is given
+// targets and tells a [Handler] the outcome of each run; what follows from it is decided elsewhere. Its parts are the
+// scheduler, which knows nothing of probes, and the client, which knows nothing of time.
 package probing
 
 import (
@@ -25,7 +28,7 @@ type Target struct {
 	// Timeout of each probe, and of listing leases.
 	Timeout time.Duration
 	// NodeLeases asks for the leases of the cluster's nodes after each external probe that succeeds; nil: nobody does.
-	NodeLeases *probe.LeaseTerms
+	NodeLeases *probe.LeaseSettings
 }
 
 // Handler is told of each run.
@@ -46,18 +49,18 @@ type Prober struct {
 	// Workers is how many runs there may be at once, but for those that wait for a slow server: there may be as many as targets.
 	// 256 by default.
 	Workers int
-	// FreshEvery: every so many runs a probe dials anew even though its connection is good; 6 by default, which finds within
+	// RedialEvery: every so many runs a probe dials anew even though its connection is good; 6 by default, which finds within
 	// a minute that no new connections come about, at an interval of 10 s.
-	FreshEvery int
+	RedialEvery int
 	// Clock is the real one by default.
 	Clock clock.WithTicker
 
 	scheduler *scheduler
-	listings  *slots
-	// listWithin bounds a listing, whatever a config's probeTimeout is.
-	listWithin time.Duration
-	mu         sync.Mutex
-	targets    map[Key]*target // needs mu
+	listSlots *listSlots
+	// listTimeout bounds a listing, whatever a config's probeTimeout is.
+	listTimeout time.Duration
+	mu          sync.Mutex
+	targets     map[Key]*target // needs mu
 }
 
 // Init sets defaults. Afterwards targets may be set; they run once the Prober starts.
@@ -65,8 +68,8 @@ func (p *Prober) Init() *Prober {
 	if p.Workers == 0 {
 		p.Workers = 256
 	}
-	if p.FreshEvery == 0 {
-		p.FreshEvery = 6
+	if p.RedialEvery == 0 {
+		p.RedialEvery = 6
 	}
 	if p.Clock == nil {
 		p.Clock = clock.RealClock{}
@@ -74,7 +77,7 @@ func (p *Prober) Init() *Prober {
 	if p.Witnesses == nil {
 		p.Witnesses = (&Witnesses{}).Init()
 	}
-	p.listings, p.listWithin = newSlots(), maxListing
+	p.listSlots, p.listTimeout = newSlots(), maxListing
 	p.targets = map[Key]*target{}
 	p.scheduler = newScheduler(p.Clock, p.Workers, observeLateness)
 	return p
@@ -102,12 +105,12 @@ func (p *Prober) Set(key Key, spec Target, first time.Time) error {
 		return err
 	}
 	if known != nil {
-		known.wanted.Store(wanted)
-		p.scheduler.hasten(key, first)
+		known.next.Store(wanted)
+		p.scheduler.advance(key, first)
 		return nil
 	}
 	t := &target{prober: p, key: key}
-	t.wanted.Store(wanted)
+	t.next.Store(wanted)
 	p.targets[key] = t
 	p.scheduler.add(key, t, first)
 	return nil
@@ -117,7 +120,7 @@ func (p *Prober) Set(key Key, spec Target, first time.Time) error {
 func (p *Prober) prepare(known *target, spec Target) (*settings, error) {
 	had := &settings{}
 	if known != nil {
-		had = known.wanted.Load()
+		had = known.next.Load()
 	}
 	internal, err := p.endpoint(had.internal, spec.Internal)
 	if err != nil {
@@ -142,11 +145,11 @@ func (p *Prober) endpoint(had endpoint, text []byte) (endpoint, error) {
 	if err != nil {
 		return endpoint{}, err
 	}
-	return endpoint{version, newClient(access, p.Policy, p.FreshEvery)}, nil
+	return endpoint{version, newClient(access, p.Policy, p.RedialEvery)}, nil
 }
 
-// Hasten has a target run by then, if it would run later.
-func (p *Prober) Hasten(key Key, by time.Time) { p.scheduler.hasten(key, by) }
+// RunBy has a target run by then, if it would run later.
+func (p *Prober) RunBy(key Key, by time.Time) { p.scheduler.advance(key, by) }
 
 // Servers are those that a target's probes go to, as host:port: from inside and from outside. None when it isn't probed.
 func (p *Prober) Servers(key Key) []string {
@@ -156,7 +159,7 @@ func (p *Prober) Servers(key Key) []string {
 	if t == nil {
 		return nil
 	}
-	wanted := t.wanted.Load()
+	wanted := t.next.Load()
 	return []string{wanted.internal.client.access.Server(), wanted.external.client.access.Server()}
 }
 
@@ -176,22 +179,22 @@ func (p *Prober) remove(key Key) {
 type target struct {
 	prober *Prober
 	key    Key
-	// wanted is what the next run uses.
-	wanted atomic.Pointer[settings]
-	// used is what the last run used. It belongs to the scheduler's worker.
-	used settings
+	// next is what the next run uses.
+	next atomic.Pointer[settings]
+	// current is what the last run used. It belongs to the scheduler's worker.
+	current settings
 	// slow: the last listing took too long. It belongs to the scheduler's worker, too.
 	slow bool
 	// refused is the answer to the last listing that asked to be left alone until then. Both belong to the worker.
-	refused probe.Outcome
-	until   time.Time
+	refused      probe.Outcome
+	refusedUntil time.Time
 }
 
 // settings are immutable, but for what clients keep between runs.
 type settings struct {
 	internal, external endpoint
 	timeout            time.Duration
-	nodeLeases         *probe.LeaseTerms
+	nodeLeases         *probe.LeaseSettings
 }
 
 // endpoint is one side of a target.
@@ -204,14 +207,14 @@ type endpoint struct {
 func (t *target) run(ctx context.Context) time.Time {
 	clock := t.prober.Clock
 	run := probe.Run{Started: clock.Now(), Spread: rand.Float64()} // before its credentials are picked: what was set since is newer
-	t.rotate()
-	run.Internal = t.ask(ctx, "internal", t.used.internal.client)
-	if probe.GoesOn(run.Internal) {
-		external := t.ask(ctx, "external", t.used.external.client)
+	t.applySettings()
+	run.Internal = t.ask(ctx, "internal", t.current.internal.client)
+	if probe.Succeeded(run.Internal) {
+		external := t.ask(ctx, "external", t.current.external.client)
 		run.External = &external
 		run.Witnessed = external.Result() == probe.Failure && t.prober.Witnesses.Vouch(ctx, clock.Now())
-		if t.used.nodeLeases != nil && probe.GoesOn(external) {
-			t.list(ctx, &run)
+		if t.current.nodeLeases != nil && probe.Succeeded(external) {
+			t.listLeases(ctx, &run)
 		}
 	}
 	run.Ended = clock.Now()
@@ -224,7 +227,7 @@ func (t *target) run(ctx context.Context) time.Time {
 func (t *target) ask(ctx context.Context, side string, c *client) probe.Outcome {
 	clock := t.prober.Clock
 	began := clock.Now()
-	outcome := c.probe(ctx, t.used.timeout, clock.Now)
+	outcome := c.probe(ctx, t.current.timeout, clock.Now)
 	observeProbe(side, outcome, clock.Since(began))
 	return outcome
 }
@@ -232,31 +235,31 @@ func (t *target) ask(ctx context.Context, side string, c *client) probe.Outcome 
 // maxListing is how long a listing may hold its place: the leases of 5,000 nodes take 100 pages.
 const maxListing = 10 * time.Second
 
-// list adds the leases to a run, or why they can't be listed.
-func (t *target) list(ctx context.Context, run *probe.Run) {
-	ctx, cancel := context.WithTimeout(ctx, t.used.timeout)
+// listLeases adds the leases to a run, or why they can't be listed.
+func (t *target) listLeases(ctx context.Context, run *probe.Run) {
+	ctx, cancel := context.WithTimeout(ctx, t.current.timeout)
 	defer cancel()
 	clock := t.prober.Clock
 	began := clock.Now()
-	if began.Before(t.until) {
-		run.Unlisted = t.refused
+	if began.Before(t.refusedUntil) {
+		run.ListError = t.refused
 		return
 	}
-	free, ok := t.prober.listings.take(ctx, t.key.Namespace, t.slow)
+	free, ok := t.prober.listSlots.acquire(ctx, t.key.Namespace, t.slow)
 	if !ok {
-		run.Unlisted = probe.Outcome{Class: probe.NotRun, Detail: "too many other clusters' leases are being listed"}
+		run.ListError = probe.Outcome{Class: probe.NotRun, Detail: "too many other clusters' leases are being listed"}
 		return
 	}
 	defer free()
-	ctx, cancelList := context.WithTimeout(ctx, t.prober.listWithin)
+	ctx, cancelList := context.WithTimeout(ctx, t.prober.listTimeout)
 	defer cancelList()
 	defer func() { t.slow = ctx.Err() != nil }()
-	found, err := t.used.external.client.nodeLeases(ctx, clock, min(t.used.timeout-clock.Since(began), t.prober.listWithin), *t.used.nodeLeases)
+	found, err := t.current.external.client.nodeLeases(ctx, clock, min(t.current.timeout-clock.Since(began), t.prober.listTimeout), *t.current.nodeLeases)
 	if err != nil {
-		t.used.external.client.close() // it may have broken, or still receive
-		run.Unlisted = classify(err)
-		t.refused, t.until = run.Unlisted, clock.Now().Add(run.Unlisted.RetryAfter)
-		observeProbe("leases", run.Unlisted, clock.Since(began))
+		t.current.external.client.close() // it may have broken, or still receive
+		run.ListError = classify(err)
+		t.refused, t.refusedUntil = run.ListError, clock.Now().Add(run.ListError.RetryAfter)
+		observeProbe("leases", run.ListError, clock.Since(began))
 		return
 	}
 	now := clock.Now()
@@ -264,10 +267,10 @@ func (t *target) list(ctx context.Context, run *probe.Run) {
 	run.Leases, run.ServerTime = found.nodes, found.serverTime.Add(now.Sub(found.readAt))
 }
 
-// rotate takes over what was set, and closes connections that were made with other credentials.
-func (t *target) rotate() {
-	before, now := t.used, *t.wanted.Load()
-	t.used = now
+// applySettings takes over what was set, and closes connections that were made with other credentials.
+func (t *target) applySettings() {
+	before, now := t.current, *t.next.Load()
+	t.current = now
 	if before.internal.client != now.internal.client {
 		before.internal.client.close()
 	}
@@ -277,6 +280,6 @@ func (t *target) rotate() {
 }
 
 func (t *target) close() {
-	t.used.internal.client.close()
-	t.used.external.client.close()
+	t.current.internal.client.close()
+	t.current.external.client.close()
 }

@@ -14,9 +14,9 @@ import (
 const (
 	// minPause is the least time between two runs of a task, whatever it asks for: a mistake must not become a flood.
 	minPause = time.Second
-	// patience is for how long a run counts as work. One that takes longer waits for a server that doesn't answer: that costs
+	// slowAfter is for how long a run counts as work. One that takes longer waits for a server that doesn't answer: that costs
 	// memory, and must not keep those waiting whose servers do.
-	patience = 250 * time.Millisecond
+	slowAfter = 250 * time.Millisecond
 )
 
 // task runs again and again, at times of its own choice.
@@ -33,8 +33,8 @@ type task interface {
 type scheduler struct {
 	clock   clock.WithTicker
 	workers int
-	// late hears of each run how long after its time it began.
-	late func(time.Duration)
+	// observeLateness hears of each run how long after its time it began.
+	observeLateness func(time.Duration)
 	// queue has the keys at which to look, at the times of their tasks or before. It gives a key to one worker at once.
 	queue   workqueue.TypedDelayingInterface[Key]
 	working sync.WaitGroup
@@ -53,7 +53,7 @@ type entry struct {
 
 func newScheduler(c clock.WithTicker, workers int, late func(time.Duration)) *scheduler {
 	return &scheduler{
-		clock: c, workers: workers, late: late, entries: map[Key]*entry{},
+		clock: c, workers: workers, observeLateness: late, entries: map[Key]*entry{},
 		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[Key]{Clock: c}),
 	}
 }
@@ -66,8 +66,8 @@ func (s *scheduler) add(key Key, t task, first time.Time) {
 	s.runBy(key, first)
 }
 
-// hasten runs a task by then, if it would run later.
-func (s *scheduler) hasten(key Key, by time.Time) {
+// advance runs a task by then, if it would run later.
+func (s *scheduler) advance(key Key, by time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.runBy(key, by)
@@ -117,11 +117,11 @@ func (s *scheduler) work(ctx context.Context) {
 			return
 		}
 		s.working.Add(1)
-		relief := time.AfterFunc(patience, func() { // by real time: it is about this process, not about when tasks are due
+		relief := time.AfterFunc(slowAfter, func() { // by real time: it is about this process, not about when tasks are due
 			defer s.working.Done()
 			s.work(ctx)
 		})
-		s.turn(ctx, key)
+		s.runDue(ctx, key)
 		s.queue.Done(key)
 		if !relief.Stop() {
 			return
@@ -130,8 +130,8 @@ func (s *scheduler) work(ctx context.Context) {
 	}
 }
 
-// turn runs the task of a key once, if there is one that is due.
-func (s *scheduler) turn(ctx context.Context, key Key) {
+// runDue runs the task of a key once, if there is one that is due.
+func (s *scheduler) runDue(ctx context.Context, key Key) {
 	e := s.begin(key)
 	if e == nil {
 		return
@@ -152,7 +152,7 @@ func (s *scheduler) begin(key Key) *entry {
 		s.queue.AddAfter(key, e.due.Sub(now))
 		return nil
 	}
-	s.late(now.Sub(e.due))
+	s.observeLateness(now.Sub(e.due))
 	e.due, e.running = time.Time{}, true
 	return e
 }

@@ -290,7 +290,7 @@ func play(workers int, script []step) []string {
 				w.remove(keyOf(s.key))
 			case s.what == "hasten":
 				f.may(time.Time{})
-				w.hasten(keyOf(s.key), soon)
+				w.advance(keyOf(s.key), soon)
 			}
 		}
 		w.settle(current)

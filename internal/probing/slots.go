@@ -11,26 +11,26 @@ const (
 	// maxSlow is how many of those are besides whose servers let us wait before: who trickles its answers must not keep
 	// everybody's places.
 	maxSlow = 4
-	// maxOfNamespace is how many a namespace has at once, with however many configs. A tenant can make these.
-	maxOfNamespace = 2
+	// maxPerNamespace is how many a namespace has at once, with however many configs. A tenant can make these.
+	maxPerNamespace = 2
 )
 
-// slots are the places of listings. It is safe for concurrent use.
-type slots struct {
+// listSlots are the places of listings. It is safe for concurrent use.
+type listSlots struct {
 	prompt, slow chan struct{}
 
 	mu sync.Mutex
-	// of has how many each namespace has, or waits for; needs mu.
-	of map[string]int
+	// byNamespace has how many each namespace has, or waits for; needs mu.
+	byNamespace map[string]int
 }
 
-func newSlots() *slots {
-	return &slots{prompt: make(chan struct{}, maxListings), slow: make(chan struct{}, maxSlow), of: map[string]int{}}
+func newSlots() *listSlots {
+	return &listSlots{prompt: make(chan struct{}, maxListings), slow: make(chan struct{}, maxSlow), byNamespace: map[string]int{}}
 }
 
-// take waits for a place until ctx ends; ok is false when there is none, and free is to be called otherwise.
-func (s *slots) take(ctx context.Context, namespace string, slow bool) (free func(), ok bool) {
-	if !s.enter(namespace) {
+// acquire waits for a place until ctx ends; ok is false when there is none, and free is to be called otherwise.
+func (s *listSlots) acquire(ctx context.Context, namespace string, slow bool) (free func(), ok bool) {
+	if !s.reserve(namespace) {
 		return nil, false
 	}
 	places := s.prompt
@@ -41,28 +41,28 @@ func (s *slots) take(ctx context.Context, namespace string, slow bool) (free fun
 	case places <- struct{}{}:
 		return func() {
 			<-places
-			s.leave(namespace)
+			s.release(namespace)
 		}, true
 	case <-ctx.Done():
-		s.leave(namespace)
+		s.release(namespace)
 		return nil, false
 	}
 }
 
-func (s *slots) enter(namespace string) bool {
+func (s *listSlots) reserve(namespace string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.of[namespace] >= maxOfNamespace {
+	if s.byNamespace[namespace] >= maxPerNamespace {
 		return false
 	}
-	s.of[namespace]++
+	s.byNamespace[namespace]++
 	return true
 }
 
-func (s *slots) leave(namespace string) {
+func (s *listSlots) release(namespace string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.of[namespace]--; s.of[namespace] == 0 {
-		delete(s.of, namespace)
+	if s.byNamespace[namespace]--; s.byNamespace[namespace] == 0 {
+		delete(s.byNamespace, namespace)
 	}
 }

@@ -20,21 +20,21 @@ func now(t *testing.T) context.Context {
 func TestANamespaceHasNoMoreThanItsShareOfListings(t *testing.T) {
 	s := newSlots()
 	var free []func()
-	for range maxOfNamespace {
-		f, ok := s.take(t.Context(), "hostile", false)
+	for range maxPerNamespace {
+		f, ok := s.acquire(t.Context(), "hostile", false)
 		if !ok {
 			t.Fatal("it has no place")
 		}
 		free = append(free, f)
 	}
-	if _, ok := s.take(t.Context(), "hostile", false); ok {
+	if _, ok := s.acquire(t.Context(), "hostile", false); ok {
 		t.Error("it has more than its share")
 	}
-	if _, ok := s.take(t.Context(), "victim", false); !ok {
+	if _, ok := s.acquire(t.Context(), "victim", false); !ok {
 		t.Error("another has no place")
 	}
 	free[0]()
-	if _, ok := s.take(t.Context(), "hostile", false); !ok {
+	if _, ok := s.acquire(t.Context(), "hostile", false); !ok {
 		t.Error("a place that is free again isn't")
 	}
 }
@@ -42,22 +42,22 @@ func TestANamespaceHasNoMoreThanItsShareOfListings(t *testing.T) {
 func TestSlowListingsLeaveThePlacesOfOthersAlone(t *testing.T) {
 	s := newSlots()
 	for i := range maxSlow {
-		if _, ok := s.take(t.Context(), fmt.Sprint("slow-", i), true); !ok {
+		if _, ok := s.acquire(t.Context(), fmt.Sprint("slow-", i), true); !ok {
 			t.Fatalf("%d of %d have no place", i, maxSlow)
 		}
 	}
-	if _, ok := s.take(now(t), "slow", true); ok {
+	if _, ok := s.acquire(now(t), "slow", true); ok {
 		t.Error("there are more slow ones than places")
 	}
 	for i := range maxListings {
-		if _, ok := s.take(t.Context(), fmt.Sprint("prompt-", i), false); !ok {
+		if _, ok := s.acquire(t.Context(), fmt.Sprint("prompt-", i), false); !ok {
 			t.Fatalf("%d of %d have no place", i, maxListings)
 		}
 	}
-	if _, ok := s.take(now(t), "slow", false); ok {
+	if _, ok := s.acquire(now(t), "slow", false); ok {
 		t.Error("there are more than places")
 	}
-	if n := len(s.of); n != maxSlow+maxListings {
+	if n := len(s.byNamespace); n != maxSlow+maxListings {
 		t.Errorf("%d namespaces are known, want %d: who got no place keeps none", n, maxSlow+maxListings)
 	}
 }
@@ -74,24 +74,24 @@ func TestAListThatTricklesIsCutShort(t *testing.T) {
 	s := startStub(t, c.ServeHTTP)
 	t.Cleanup(func() { close(until) })
 	p, h := startProber(t)
-	p.listWithin = 50 * time.Millisecond
+	p.listTimeout = 50 * time.Millisecond
 	key := Key{Namespace: "hostile", Name: "hostile" + "/" + "a"}
 	if err := p.Set(key, Target{Internal: credentials("1", s.kubeconfig()), External: credentials("2", s.outside()), Timeout: time.Minute, NodeLeases: &terms}, h.clock.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if run := h.again(t); run.Leases != nil || run.Unlisted.Class != probe.Timeout {
+	if run := h.again(t); run.Leases != nil || run.ListError.Class != probe.Timeout {
 		t.Errorf("the first: %+v", run)
 	}
 	for range maxSlow {
-		if _, ok := p.listings.take(t.Context(), "slow", true); !ok {
+		if _, ok := p.listSlots.acquire(t.Context(), "slow", true); !ok {
 			t.Fatal("no place")
 		}
-		p.listings.leave("slow")
+		p.listSlots.release("slow")
 	}
 	if err := p.Set(key, Target{Internal: credentials("1", s.kubeconfig()), External: credentials("2", s.outside()), Timeout: 2 * time.Second, NodeLeases: &terms}, h.clock.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if run := h.again(t); run.Unlisted.Class != probe.NotRun {
+	if run := h.again(t); run.ListError.Class != probe.NotRun {
 		t.Errorf("the next takes another's place: %+v", run)
 	}
 }

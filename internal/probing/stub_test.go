@@ -79,18 +79,18 @@ func kubeconfigFor(address string, ca []byte) []byte {
 "users": [{"name": "a", "user": {"token": "s3cret"}}]}`, address, caPEM)
 }
 
-func (s *stub) client(t *testing.T, freshEvery int) *client {
-	return clientFor(t, s.kubeconfig(), freshEvery)
+func (s *stub) client(t *testing.T, redialEvery int) *client {
+	return clientFor(t, s.kubeconfig(), redialEvery)
 }
 
-func clientFor(t *testing.T, config []byte, freshEvery int) *client {
+func clientFor(t *testing.T, config []byte, redialEvery int) *client {
 	t.Helper()
 	access, err := loopback.Parse(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newClient(access, loopback, freshEvery)
-	c.left = freshEvery
+	c := newClient(access, loopback, redialEvery)
+	c.runsLeft = redialEvery
 	t.Cleanup(c.close)
 	return c
 }

@@ -24,10 +24,10 @@ import (
 const (
 	// handshakeTimeout is how long a witness may take.
 	handshakeTimeout = probe.WitnessTimeout
-	// asksEvery is the least time between two questions to the witnesses, however many targets fail.
-	asksEvery = time.Second
-	// looksEvery is how often each is looked at by itself: one that never answers is to be known before it is needed.
-	looksEvery = time.Minute
+	// queryInterval is the least time between two questions to the witnesses, however many targets fail.
+	queryInterval = time.Second
+	// checkInterval is how often each is looked at by itself: one that never answers is to be known before it is needed.
+	checkInterval = time.Minute
 )
 
 // Witnesses are servers outside that answer as long as our own way out works. They are asked when external probes fail. Set its fields
@@ -35,24 +35,24 @@ const (
 type Witnesses struct {
 	// Policy says which addresses are dialled.
 	Policy kubeconfig.Policy
-	// Told is called with the name of a Guardrail when Silent says something else of its witnesses. Default: nobody is.
-	Told func(guardrail string)
+	// OnChange is called with the name of a Guardrail when Silent says something else of its witnesses. Default: nobody is.
+	OnChange func(guardrail string)
 	// Clock is the real one by default.
 	Clock clock.WithTicker
 
-	all     atomic.Pointer[witnessSet]
-	changed chan struct{}        // holds one notice at most
-	gauged  map[string][]witness // belongs to who looks: those of which there are series
+	all        atomic.Pointer[witnessSet]
+	changed    chan struct{}        // holds one notice at most
+	withSeries map[string][]witness // belongs to who looks: those of which there are series
 
 	mu     sync.Mutex
-	looked map[string][]Silence // needs mu; who was silent, by Guardrail
+	silent map[string][]SilentWitness // needs mu; who was silent, by Guardrail
 }
 
 // witnessSet are those that are named together, by the Guardrail that names them.
 type witnessSet struct {
-	named  map[string][]witness
-	asking singleflight.Group
-	last   atomic.Pointer[answer]
+	named      map[string][]witness
+	queries    singleflight.Group
+	lastAnswer atomic.Pointer[answer]
 }
 
 // witness is one that can be asked.
@@ -63,20 +63,20 @@ type witness struct {
 
 // answer is what they said when they were asked last.
 type answer struct {
-	asked time.Time
-	vouch bool
+	askedAt time.Time
+	vouched bool
 }
 
-// Silence is of a witness that didn't answer, and why.
-type Silence struct{ Name, Address, Why string }
+// SilentWitness is of a witness that didn't answer, and why.
+type SilentWitness struct{ Name, Address, Reason string }
 
 // Init sets defaults. Afterwards witnesses may be set.
 func (w *Witnesses) Init() *Witnesses {
 	if w.Clock == nil {
 		w.Clock = clock.RealClock{}
 	}
-	if w.Told == nil {
-		w.Told = func(string) {}
+	if w.OnChange == nil {
+		w.OnChange = func(string) {}
 	}
 	w.changed = make(chan struct{}, 1)
 	w.all.Store(&witnessSet{})
@@ -105,8 +105,8 @@ func sameWitnesses(a []guardrail.Witness, b []witness) bool {
 	return slices.EqualFunc(a, b, func(a guardrail.Witness, b witness) bool { return a == b.Witness })
 }
 
-// Named says whether there are any.
-func (w *Witnesses) Named() bool { return len(w.all.Load().named) > 0 }
+// Any says whether there are any.
+func (w *Witnesses) Any() bool { return len(w.all.Load().named) > 0 }
 
 func newWitness(one guardrail.Witness) witness {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
@@ -128,14 +128,14 @@ func (w *Witnesses) Vouch(ctx context.Context, since time.Time) bool {
 	defer stop()
 	for waiting.Err() == nil {
 		from := time.Time{}
-		if last := all.last.Load(); last != nil && !last.asked.Before(since) {
-			return last.vouch
+		if last := all.lastAnswer.Load(); last != nil && !last.askedAt.Before(since) {
+			return last.vouched
 		} else if last != nil {
-			from = last.asked.Add(asksEvery)
+			from = last.askedAt.Add(queryInterval)
 		}
 		select {
 		case <-waiting.Done():
-		case <-all.asking.DoChan("", func() (any, error) { return nil, w.ask(ctx, all, from) }):
+		case <-all.queries.DoChan("", func() (any, error) { return nil, w.ask(ctx, all, from) }):
 		}
 	}
 	return false
@@ -164,7 +164,7 @@ func (w *Witnesses) ask(ctx context.Context, all *witnessSet, from time.Time) er
 		result = "vouched"
 	}
 	witnessQueries.WithLabelValues(result).Inc()
-	all.last.Store(&answer{asked, vouch})
+	all.lastAnswer.Store(&answer{asked, vouch})
 	return nil
 }
 
@@ -200,7 +200,7 @@ func (*Witnesses) NeedLeaderElection() bool { return true }
 
 // Start looks at each witness once a minute, until ctx ends.
 func (w *Witnesses) Start(ctx context.Context) error {
-	ticker := w.Clock.NewTicker(looksEvery)
+	ticker := w.Clock.NewTicker(checkInterval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -209,49 +209,49 @@ func (w *Witnesses) Start(ctx context.Context) error {
 		case <-w.changed:
 		case <-ticker.C():
 		}
-		w.look(ctx)
+		w.check(ctx)
 	}
 }
 
-func (w *Witnesses) look(ctx context.Context) {
+func (w *Witnesses) check(ctx context.Context) {
 	named := w.all.Load().named
-	silent := silentOf(ctx, w.Policy, named)
+	silent := silentWitnesses(ctx, w.Policy, named)
 	if ctx.Err() != nil { // they weren't asked to the end
 		return
 	}
 	w.mu.Lock()
-	before := w.looked
-	w.looked = silent
+	before := w.silent
+	w.silent = silent
 	w.mu.Unlock()
 	for rail, some := range named {
 		for _, one := range some {
-			isSilent := slices.ContainsFunc(silent[rail], func(s Silence) bool { return s.Name == one.Name })
+			isSilent := slices.ContainsFunc(silent[rail], func(s SilentWitness) bool { return s.Name == one.Name })
 			witnessUp.WithLabelValues(rail, one.Name).Set(metric.Bool(!isSilent))
 		}
 		if was, looked := before[rail]; !looked || !slices.Equal(was, silent[rail]) {
-			w.Told(rail)
+			w.OnChange(rail)
 		}
 	}
 	for rail := range before {
 		if _, is := named[rail]; !is {
-			w.Told(rail)
+			w.OnChange(rail)
 		}
 	}
-	for rail, some := range w.gauged {
+	for rail, some := range w.withSeries {
 		for _, one := range some {
 			if !slices.ContainsFunc(named[rail], func(is witness) bool { return is.Name == one.Name }) {
 				witnessUp.DeleteLabelValues(rail, one.Name)
 			}
 		}
 	}
-	w.gauged = named
+	w.withSeries = named
 }
 
-// silentOf asks each of them by itself, and once more if it doesn't answer: one handshake that is lost says little. Each Guardrail has an entry.
-func silentOf(ctx context.Context, policy kubeconfig.Policy, named map[string][]witness) map[string][]Silence {
+// silentWitnesses asks each of them by itself, and once more if it doesn't answer: one handshake that is lost says little. Each Guardrail has an entry.
+func silentWitnesses(ctx context.Context, policy kubeconfig.Policy, named map[string][]witness) map[string][]SilentWitness {
 	var mu sync.Mutex
 	var asking sync.WaitGroup
-	silent := map[string][]Silence{} // needs mu
+	silent := map[string][]SilentWitness{} // needs mu
 	for rail, some := range named {
 		silent[rail] = nil
 		for _, one := range some {
@@ -262,19 +262,19 @@ func silentOf(ctx context.Context, policy kubeconfig.Policy, named map[string][]
 				if err := one.ask(ctx, policy); err != nil {
 					mu.Lock()
 					defer mu.Unlock()
-					silent[rail] = append(silent[rail], Silence{one.Name, one.Address, why(err)})
+					silent[rail] = append(silent[rail], SilentWitness{one.Name, one.Address, reason(err)})
 				}
 			})
 		}
 	}
 	asking.Wait()
 	for _, some := range silent {
-		slices.SortFunc(some, func(a, b Silence) int { return strings.Compare(a.Name, b.Name) })
+		slices.SortFunc(some, func(a, b SilentWitness) int { return strings.Compare(a.Name, b.Name) })
 	}
 	return silent
 }
 
-func why(err error) string {
+func reason(err error) string {
 	outcome := classify(err)
 	if outcome.Class == probe.AddressRefused {
 		outcome.Detail = "such an address is never dialled"
@@ -283,9 +283,9 @@ func why(err error) string {
 }
 
 // Silent are a Guardrail's witnesses that didn't answer when they were looked at last, by name; known is false before the first look.
-func (w *Witnesses) Silent(rail string) (silent []Silence, known bool) {
+func (w *Witnesses) Silent(rail string) (silent []SilentWitness, known bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	silent, known = w.looked[rail]
+	silent, known = w.silent[rail]
 	return silent, known
 }

@@ -178,7 +178,7 @@ func TestAnAnswerIsntOlderThanWhatItIsAskedFor(t *testing.T) {
 	if w.Vouch(t.Context(), failed) {
 		t.Error("it vouches by what it said before")
 	}
-	if time.Since(failed) < asksEvery/2 {
+	if time.Since(failed) < queryInterval/2 {
 		t.Error("it is asked more often than once a second")
 	}
 }
@@ -214,7 +214,7 @@ func drain(told <-chan string) {
 func TestEachSilentWitnessIsTold(t *testing.T) {
 	g := NewWithT(t)
 	told := make(chan string, 10)
-	w := (&Witnesses{Policy: loopback, Told: func(guardrail string) { told <- guardrail }}).Init()
+	w := (&Witnesses{Policy: loopback, OnChange: func(guardrail string) { told <- guardrail }}).Init()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- w.Start(ctx) }()
@@ -222,7 +222,7 @@ func TestEachSilentWitnessIsTold(t *testing.T) {
 	w.Set(named([]guardrail.Witness{x, newOutside(t).witness("a"), b}, []guardrail.Witness{newOutside(t).witness("a")}))
 	g.Eventually(told).Should(Receive())
 	g.Eventually(told).Should(Receive())
-	want := []Silence{{"b", b.Address, "Dial: the connection was refused"}, {"x", x.Address, "Dial: the connection was refused"}}
+	want := []SilentWitness{{"b", b.Address, "Dial: the connection was refused"}, {"x", x.Address, "Dial: the connection was refused"}}
 	if got, known := w.Silent("a"); !known || !slices.Equal(got, want) {
 		t.Errorf("%+v", got)
 	}

@@ -18,7 +18,7 @@ func TestWhenToLookAgain(t *testing.T) {
 	} {
 		waits := map[time.Duration]bool{}
 		for range 20 {
-			wait := After(30*time.Second, c.deadline, now)
+			wait := RequeueAfter(30*time.Second, c.deadline, now)
 			if waits[wait] = true; wait < c.least || wait > c.most {
 				t.Errorf("with %s it waits %s", name, wait)
 			}

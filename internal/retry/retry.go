@@ -15,20 +15,20 @@ import (
 
 const (
 	// A foreign writer that keeps winning mustn't push us into minutes of back-off.
-	shortestRetry = 5 * time.Millisecond
-	longestRetry  = 5 * time.Second
+	minRetry = 5 * time.Millisecond
+	maxRetry = 5 * time.Second
 	// What is refused will be refused again until people change something, for thousands of objects alike. An API server that just
 	// started refuses, too, until it has read the roles.
-	shortestRefused = time.Second
-	longestRefused  = time.Minute
+	minRefusedRetry = time.Second
+	maxRefusedRetry = time.Minute
 	refusedJitter   = 0.2
 )
 
 // jitter spreads the looks at objects that began together.
 const jitter = 0.1
 
-// After is when to look again: at a deadline, if there is one, or after the period.
-func After(period time.Duration, deadline, now time.Time) time.Duration {
+// RequeueAfter is when to look again: at a deadline, if there is one, or after the period.
+func RequeueAfter(period time.Duration, deadline, now time.Time) time.Duration {
 	period = wait.Jitter(period, jitter)
 	if deadline.IsZero() {
 		return period
@@ -40,19 +40,19 @@ func After(period time.Duration, deadline, now time.Time) time.Duration {
 type Retries struct {
 	reconcile.Reconciler
 
-	isRefusal        func(error) bool
-	failed, refusals workqueue.TypedRateLimiter[reconcile.Request]
+	isRefusal          func(error) bool
+	failures, refusals workqueue.TypedRateLimiter[reconcile.Request]
 
-	mu      sync.Mutex
-	refused map[reconcile.Request]time.Duration // needs mu; until when something else of the object is due, 0 for never
+	mu           sync.Mutex
+	refusedUntil map[reconcile.Request]time.Duration // needs mu; until when something else of the object is due, 0 for never
 }
 
-// Of a Reconciler, which says by RequeueAfter when an object is due whatever failed. A refusal is likely to be one again.
-func Of(r reconcile.Reconciler, isRefusal func(error) bool) *Retries {
+// New a Reconciler, which says by RequeueAfter when an object is due whatever failed. A refusal is likely to be one again.
+func New(r reconcile.Reconciler, isRefusal func(error) bool) *Retries {
 	return &Retries{
-		Reconciler: r, isRefusal: isRefusal, refused: map[reconcile.Request]time.Duration{},
-		failed:   workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](shortestRetry, longestRetry),
-		refusals: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](shortestRefused, longestRefused),
+		Reconciler: r, isRefusal: isRefusal, refusedUntil: map[reconcile.Request]time.Duration{},
+		failures: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minRetry, maxRetry),
+		refusals: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minRefusedRetry, maxRefusedRetry),
 	}
 }
 
@@ -66,9 +66,9 @@ func (r *Retries) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil && r.isRefusal(err) {
-		r.refused[request] = result.RequeueAfter
+		r.refusedUntil[request] = result.RequeueAfter
 	} else {
-		delete(r.refused, request)
+		delete(r.refusedUntil, request)
 	}
 	if err != nil {
 		result.RequeueAfter = 0 // controller-runtime warns of both
@@ -79,27 +79,27 @@ func (r *Retries) Reconcile(ctx context.Context, request reconcile.Request) (rec
 // When is how long the next try of an object waits. What is refused of it holds up nothing else of it that is due sooner.
 func (r *Retries) When(request reconcile.Request) time.Duration {
 	r.mu.Lock()
-	due, refused := r.refused[request]
+	due, refused := r.refusedUntil[request]
 	r.mu.Unlock()
 	if !refused {
-		return r.failed.When(request)
+		return r.failures.When(request)
 	}
 	next := wait.Jitter(r.refusals.When(request), refusedJitter)
 	if due > 0 {
-		next = min(next, max(due, shortestRefused))
+		next = min(next, max(due, minRefusedRetry))
 	}
 	return next
 }
 
 // Forget that an object failed.
 func (r *Retries) Forget(request reconcile.Request) {
-	r.failed.Forget(request)
+	r.failures.Forget(request)
 	r.refusals.Forget(request)
 }
 
 // NumRequeues is how often an object failed.
 func (r *Retries) NumRequeues(request reconcile.Request) int {
-	return r.failed.NumRequeues(request) + r.refusals.NumRequeues(request)
+	return r.failures.NumRequeues(request) + r.refusals.NumRequeues(request)
 }
 
 // Refused says whether the API server refused a request for what it asks, or for who asks it.

@@ -19,7 +19,7 @@ func TestWhatIsRefusedIsTriedLess(t *testing.T) {
 	g := NewWithT(t)
 	nodes := corev1.Resource("nodes")
 	var answer error
-	r := Of(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, answer }), Refused)
+	r := New(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, answer }), Refused)
 	node := reconcile.Request{NamespacedName: types.NamespacedName{Name: "n"}}
 	next := func(err error) time.Duration {
 		answer = err
@@ -43,7 +43,7 @@ func TestWhatIsRefusedIsTriedLess(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	r.Forget(node)
 	g.Expect(r.NumRequeues(node)).To(BeZero())
-	g.Expect(r.refused).To(BeEmpty())
+	g.Expect(r.refusedUntil).To(BeEmpty())
 	g.Expect(next(forbidden)).To(between(time.Second))
 }
 
@@ -60,7 +60,7 @@ func TestATryAgainIsUrgentAgain(t *testing.T) {
 		"what only time asks for":    {reconcile.Result{RequeueAfter: time.Second, Priority: new(handler.LowPriority)}, nil, handler.LowPriority},
 		"what is urgent by its kind": {reconcile.Result{Priority: new(7)}, nil, 7},
 	} {
-		r := Of(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return c.result, c.err }), Refused)
+		r := New(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return c.result, c.err }), Refused)
 		if got, _ := r.Reconcile(t.Context(), reconcile.Request{}); got.Priority == nil || *got.Priority != c.want {
 			t.Errorf("%s: the next look has priority %v, want %d", name, got.Priority, c.want)
 		}
@@ -71,11 +71,11 @@ func TestARefusalHoldsUpNothingElseThatIsDue(t *testing.T) {
 	g := NewWithT(t)
 	forbidden := apierrors.NewForbidden(corev1.Resource("nodes"), "n", errors.New("x"))
 	var due time.Duration
-	r := Of(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+	r := New(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
 		return reconcile.Result{RequeueAfter: due}, forbidden
 	}), Refused)
 	for _, c := range []struct{ due, want time.Duration }{
-		{5 * time.Second, 5 * time.Second}, {time.Millisecond, shortestRefused}, {time.Hour, longestRefused}, {0, longestRefused},
+		{5 * time.Second, 5 * time.Second}, {time.Millisecond, minRefusedRetry}, {time.Hour, maxRefusedRetry}, {0, maxRefusedRetry},
 	} {
 		due = c.due
 		for range 7 {

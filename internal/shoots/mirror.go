@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ErrUnread: the objects aren't all read yet. It says nothing about any of them.
-var ErrUnread = errors.New("not all objects of the kind are read yet")
+// ErrNotSynced: the objects aren't all read yet. It says nothing about any of them.
+var ErrNotSynced = errors.New("not all objects of the kind are read yet")
 
 // Source is what a Mirror follows.
 type Source struct {
@@ -36,12 +36,12 @@ type Source struct {
 	Clock   clock.PassiveClock
 }
 
-// Mirror keeps the objects of one query to one cluster, as a watch tells of them. It is safe for concurrent use.
+// Mirror keeps the objects of one query to one cluster, as a watch reports them. It is safe for concurrent use.
 type Mirror struct {
 	source Source
 	stop   context.CancelFunc
 	store  toolscache.Store
-	link   *Link
+	health *WatchHealth
 	synced atomic.Bool
 }
 
@@ -55,12 +55,12 @@ func Open(s Source) *Mirror {
 		s.Trim = func(o client.Object) { o.SetManagedFields(nil) }
 	}
 	m := &Mirror{source: s, stop: stop, store: toolscache.NewStore(toolscache.MetaNamespaceKeyFunc)}
-	m.link = NewLink(s.Timeout, s.Clock, func() { s.Changed(nil) })
-	m.link.stores = true
+	m.health = NewWatchHealth(s.Timeout, s.Clock, func() { s.Changed(nil) })
+	m.health.waitForStore = true
 	backoff := retries
 	reflector := toolscache.NewReflectorWithOptions(
-		m.link.Follow(&toolscache.ListWatch{ListWithContextFunc: m.list, WatchFuncWithContext: m.watch}),
-		nil, &taken{Store: m.store, m: m}, toolscache.ReflectorOptions{Name: "shoot", Backoff: &backoff},
+		m.health.Observe(&toolscache.ListWatch{ListWithContextFunc: m.list, WatchFuncWithContext: m.watch}),
+		nil, &mirrorStore{Store: m.store, mirror: m}, toolscache.ReflectorOptions{Name: "shoot", Backoff: &backoff},
 	)
 	go reflector.RunWithContext(ctx)
 	return m
@@ -69,7 +69,7 @@ func Open(s Source) *Mirror {
 // Close ends it.
 func (m *Mirror) Close() { m.stop() }
 
-// Objects are those that there are, which aren't to be changed. The error says why that can't be believed: ErrUnread until they were
+// Objects are those that there are, which aren't to be changed. The error says why that can't be trusted: ErrNotSynced until they were
 // read once.
 func (m *Mirror) Objects() ([]client.Object, error) {
 	if err := m.usable(); err != nil {
@@ -84,11 +84,11 @@ func (m *Mirror) Objects() ([]client.Object, error) {
 }
 
 func (m *Mirror) usable() error {
-	if err := m.link.Trouble(); err != nil {
+	if err := m.health.Err(); err != nil {
 		return err
 	}
 	if !m.synced.Load() {
-		return ErrUnread
+		return ErrNotSynced
 	}
 	return nil
 }
@@ -120,54 +120,54 @@ func (m *Mirror) options(o metav1.ListOptions) []client.ListOption {
 	return append([]client.ListOption{raw}, m.source.Options...)
 }
 
-var errSame = errors.New("it is as it was")
+var errUnchanged = errors.New("it is as it was")
 
-// taken is the store that the reflector writes to.
-type taken struct {
+// mirrorStore is the store that the reflector writes to.
+type mirrorStore struct {
 	toolscache.Store
-	m *Mirror
+	mirror *Mirror
 }
 
 // Add takes in an object that is new.
-func (t *taken) Add(o any) error { return t.take(o, t.Store.Add) }
+func (t *mirrorStore) Add(o any) error { return t.store(o, t.Store.Add) }
 
 // Update takes in an object that changed, if that is in what is kept of it.
-func (t *taken) Update(o any) error {
-	return t.take(o, func(o any) error {
+func (t *mirrorStore) Update(o any) error {
+	return t.store(o, func(o any) error {
 		before, known, err := t.Get(o)
 		if known && equality.Semantic.DeepEqual(before, o) {
-			return errSame
+			return errUnchanged
 		}
 		return errors.Join(err, t.Store.Update(o))
 	})
 }
 
 // Delete takes in that an object is gone.
-func (t *taken) Delete(o any) error { return t.take(o, t.Store.Delete) }
+func (t *mirrorStore) Delete(o any) error { return t.store(o, t.Store.Delete) }
 
 // Replace takes in all objects.
-func (t *taken) Replace(all []any, version string) error {
+func (t *mirrorStore) Replace(all []any, version string) error {
 	for _, o := range all {
-		t.m.source.Trim(o.(client.Object))
+		t.mirror.source.Trim(o.(client.Object))
 	}
 	if err := t.Store.Replace(all, version); err != nil {
 		return err
 	}
-	t.m.synced.Store(true)
-	t.m.link.stored()
-	t.m.source.Changed(nil)
+	t.mirror.synced.Store(true)
+	t.mirror.health.stored()
+	t.mirror.source.Changed(nil)
 	return nil
 }
 
-func (t *taken) take(o any, by func(any) error) error {
+func (t *mirrorStore) store(o any, by func(any) error) error {
 	object := o.(client.Object)
-	t.m.source.Trim(object)
+	t.mirror.source.Trim(object)
 	switch err := by(object); {
-	case errors.Is(err, errSame):
+	case errors.Is(err, errUnchanged):
 		return nil
 	case err != nil:
 		return err
 	}
-	t.m.source.Changed(object)
+	t.mirror.source.Changed(object)
 	return nil
 }

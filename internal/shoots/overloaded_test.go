@@ -85,7 +85,7 @@ func TestAServerThatIsOverloadedIsTold(t *testing.T) {
 			defer m.Close()
 			err = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, s.Timeout-time.Second, true, func(context.Context) (bool, error) {
 				_, err := m.Objects()
-				return !errors.Is(err, ErrUnread), nil
+				return !errors.Is(err, ErrNotSynced), nil
 			})
 			if _, is := m.Objects(); err != nil || is == nil || !strings.Contains(is.Error(), "Too many requests") {
 				t.Errorf("of a watch it says %v", is)

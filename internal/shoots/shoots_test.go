@@ -81,8 +81,8 @@ func TestAClientIsKeptForOneVersionOfOneSecret(t *testing.T) {
 		t.Errorf("an unsafe kubeconfig gave %v, %v", c, err)
 	}
 	change(func(now *corev1.Secret) error { return stored.Delete(t.Context(), now) })
-	if c, err := s.Of(t.Context(), "a"); err == nil || len(s.of) != 1 {
-		t.Errorf("without a Secret: %v, %d clients kept", c, len(s.of))
+	if c, err := s.Of(t.Context(), "a"); err == nil || len(s.connections) != 1 {
+		t.Errorf("without a Secret: %v, %d clients kept", c, len(s.connections))
 	}
 }
 
@@ -103,13 +103,13 @@ func TestWhichNotFoundIsBelieved(t *testing.T) {
 		"the cache itself has no right": {forbidden, nil, apierrors.IsForbidden},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := Believable{Client: answering(tt.cached), Live: answering(tt.live)}
+			b := VerifyingClient{Client: answering(tt.cached), Live: answering(tt.live)}
 			if err := b.Get(t.Context(), client.ObjectKey{Name: "d"}, &corev1.ConfigMap{}); !tt.want(err) {
 				t.Errorf("%v", err)
 			}
 		})
 	}
-	if err := (Believable{Client: answering(unserved)}).Get(t.Context(), client.ObjectKey{Name: "d"}, &corev1.ConfigMap{}); err == nil || apierrors.IsNotFound(err) {
+	if err := (VerifyingClient{Client: answering(unserved)}).Get(t.Context(), client.ObjectKey{Name: "d"}, &corev1.ConfigMap{}); err == nil || apierrors.IsNotFound(err) {
 		t.Errorf("a live client: %v", err)
 	}
 }
@@ -225,7 +225,7 @@ func TestWhatIsntServedSaysNothing(t *testing.T) {
 		_, _ = io.WriteString(w, resources[r.URL.Path])
 	}))
 	defer server.Close()
-	served, err := NewServed(&rest.Config{Host: server.URL}, server.Client())
+	served, err := NewCheckServed(&rest.Config{Host: server.URL}, server.Client())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +242,7 @@ func TestWhatIsntServedSaysNothing(t *testing.T) {
 		}
 	}
 	leaving := func(context.Context, schema.GroupVersionKind) error { return io.ErrUnexpectedEOF }
-	b := Believable{Client: answering(apierrors.NewNotFound(schema.GroupResource{}, "d")), Served: leaving}
+	b := VerifyingClient{Client: answering(apierrors.NewNotFound(schema.GroupResource{}, "d")), CheckServed: leaving}
 	if err := b.Get(t.Context(), client.ObjectKey{Name: "d"}, &corev1.ConfigMap{}); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("an object: %v", err)
 	}

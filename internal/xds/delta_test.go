@@ -2,7 +2,6 @@ package xds
 
 import (
 	"testing"
-	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -181,21 +180,4 @@ func TestWhatAClientSaysOfItselfIsNotRead(t *testing.T) {
 	client := w.connect(xdsclient.Options{Node: &corev3.Node{Id: "somebody-else"}, Reject: func(*clusterv3.Cluster) string { return "no" }})
 	g.Eventually(func() []Rejection { return proxies(w.server, "shop/web/80").Rejections }, "5s").Should(Equal([]Rejection{{Proxy: "", Message: "no"}}))
 	g.Expect(client.Err()).NotTo(HaveOccurred())
-}
-
-func TestPushesAreCoalesced(t *testing.T) {
-	g, w := NewWithT(t), start(t, Options{Coalesce: 300 * time.Millisecond})
-	w.serve("shop/web/80", 5, 1001)
-	w.server.Set(w.copy())
-	g.Eventually(w.server.Ready, "5s").Should(BeTrue())
-	client := w.connect(xdsclient.Options{})
-	g.Eventually(client.Clusters, "5s").Should(HaveLen(1))
-	for threshold := uint32(6); threshold <= 25; threshold++ {
-		w.serve("shop/web/80", threshold, 1001)
-		w.server.Set(w.copy())
-	}
-	g.Eventually(func() uint32 {
-		return client.Clusters()["shop/web/80"].GetOutlierDetection().GetConsecutive_5Xx().GetValue()
-	}, "5s").Should(Equal(uint32(25)))
-	g.Expect(client.Wire().Clusters["shop/web/80"]).To(BeNumerically("<=", 3), "20 changes became at most 2 pushes after the first")
 }

@@ -3,12 +3,24 @@ package xds
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"time"
 )
 
-// Rejections are what connected proxies refuse now of clusters and their endpoints, and what isn't served since it is invalid, by the
-// name of the cluster. There are few or none: it costs nothing for the clusters that are fine.
+// Rejections are what proxies refuse now of clusters and their endpoints, whichever replica they are connected to, and what isn't served
+// since it is invalid, by the name of the cluster. There are few or none: it costs nothing for the clusters that are fine.
 func (s *Server) Rejections() map[string][]Rejection {
+	all := s.rejectedHere()
+	for _, r := range s.learned() {
+		for name, rejected := range r.Rejections {
+			all[name] = append(all[name], rejected...)
+		}
+	}
+	return sorted(all)
+}
+
+// rejectedHere are those that this replica knows of by itself.
+func (s *Server) rejectedHere() map[string][]Rejection {
 	clusters, endpoints := s.clusters.rejections(), s.endpoints.rejections()
 	all := map[string][]Rejection{}
 	s.book.mu.Lock()
@@ -27,6 +39,11 @@ func (s *Server) Rejections() map[string][]Rejection {
 			all[name] = append(all[name], rejected...)
 		}
 	}
+	return sorted(all)
+}
+
+// sorted has the rejections of each cluster in order, each once.
+func sorted(all map[string][]Rejection) map[string][]Rejection {
 	for name, rejected := range all {
 		slices.SortFunc(rejected, func(a, b Rejection) int {
 			return cmp.Or(cmp.Compare(a.Proxy, b.Proxy), cmp.Compare(a.Message, b.Message))
@@ -36,17 +53,25 @@ func (s *Server) Rejections() map[string][]Rejection {
 	return all
 }
 
-// Together tells how many of the connected proxies may see any of some clusters, and how many of those have accepted all that they
-// may see: which clusters that is may differ from proxy to proxy.
+// Together tells how many of the proxies that are connected to any replica may see some of these clusters, and how many of those have
+// accepted all that they may see: which clusters that is may differ from proxy to proxy.
 func (s *Server) Together(clusters []string) (connected, acked int) {
-	namespaces := make(map[string]string, len(clusters))
+	others := s.learned()
+	namespaces, content := make(map[string]string, len(clusters)), map[string]string{}
 	s.book.mu.Lock()
 	for _, name := range clusters {
 		if p := s.book.published[name]; p != nil {
 			namespaces[name] = p.entry.namespace
+			if len(others) > 0 {
+				content[p.entry.namespace] = strconv.FormatUint(s.book.digests[p.entry.namespace], 36)
+			}
 		}
 	}
 	s.book.mu.Unlock()
+	for _, r := range others {
+		c, a := r.together(namespaces, content, s.scope)
+		connected, acked = connected+c, acked+a
+	}
 	s.clusters.mu.Lock()
 	defer s.clusters.mu.Unlock()
 	for f := range s.clusters.feeds {

@@ -2,6 +2,7 @@ package xds
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -27,13 +28,15 @@ type published struct {
 	version   string // of nameless
 }
 
-// book is what is served, by the name of the cluster. Only publish writes; streams look up endpoints.
+// book is what is served, by the name of the cluster. Only Set writes; streams look up endpoints.
 type book struct {
 	mu        sync.Mutex
 	published map[string]*published
 	invalid   map[string]string // why a cluster isn't served as it was set
 	// several are the clusters whose endpoints are served under more than one name.
 	several set.Set[string]
+	// digests of clusters, by namespace.
+	digests map[string]uint64
 	// since is when the first of the removals that are held may go, and release when the next may; zero while none is held.
 	since, release time.Time
 }
@@ -59,8 +62,9 @@ type changes struct {
 	touched             set.Set[string] // clusters of which there is something new to say
 }
 
-// publish serves a snapshot. New endpoints come before the clusters that ask for them, and go after they are replaced.
-func (s *Server) publish(ctx context.Context, snapshot Snapshot) {
+// Set serves a snapshot from now on. One goroutine calls it, and paces itself: more than ten a second would have Envoys replace clusters
+// faster than they warm them. New endpoints come before the clusters that ask for them, and go after they are replaced.
+func (s *Server) Set(ctx context.Context, snapshot Snapshot) {
 	c := changes{clusters: map[string]*entry{}, endpoints: map[string]*entry{}, touched: set.New[string]()}
 	s.book.mu.Lock()
 	gone, held := s.book.goners(snapshot, s.MaxRemovalPercent, s.Clock.Now())
@@ -80,7 +84,7 @@ func (s *Server) publish(ctx context.Context, snapshot Snapshot) {
 	}
 	orphans := s.book.remove(gone)
 	partial := slices.ContainsFunc(snapshot.Missing, func(name string) bool { return s.book.published[name] == nil && !going.Has(name) })
-	count, invalid := len(s.book.published), len(s.book.invalid)
+	count, invalid, digests := len(s.book.published), len(s.book.invalid), maps.Clone(s.book.digests)
 	s.book.mu.Unlock()
 
 	s.endpoints.apply(c.endpoints, nil)
@@ -90,7 +94,7 @@ func (s *Server) publish(ctx context.Context, snapshot Snapshot) {
 
 	s.mu.Lock()
 	news := !slices.Equal(held.Clusters, s.held.Clusters)
-	s.held = held
+	s.held, s.announced = held, digests
 	s.mu.Unlock()
 	s.ready.Store(true)
 	s.countPublished()
@@ -172,6 +176,7 @@ func (b *book) replace(name string, old, next *published, c *changes) {
 	}
 	clusterChanged := old == nil || old.entry != next.entry
 	if clusterChanged {
+		b.count(old, next)
 		c.clusters[name] = next.entry
 		c.touched.Insert(name)
 	}
@@ -219,6 +224,7 @@ func (b *book) remove(gone []string) []string {
 		delete(b.invalid, name)
 		if p := b.published[name]; p != nil {
 			services = append(services, p.services.UnsortedList()...)
+			b.count(p, nil)
 			delete(b.published, name)
 		}
 	}

@@ -24,7 +24,7 @@ func fleet(t testing.TB, clusters int) (change func() int) {
 		snapshot.Clusters[name], snapshot.Endpoints[name] = testCluster(name, 5), testEndpoints(1001)
 		snapshot.Owners[name] = types.NamespacedName{Namespace: "shop", Name: fmt.Sprintf("web-%d", i)}
 	}
-	s.publish(t.Context(), snapshot)
+	s.Set(t.Context(), snapshot)
 	var woken []func() int
 	var asks []func()
 	for range 16 {
@@ -51,7 +51,7 @@ func fleet(t testing.TB, clusters int) (change func() int) {
 	return func() int {
 		port++
 		snapshot.Endpoints["shop/web-7/80"] = testEndpoints(port)
-		s.publish(t.Context(), snapshot)
+		s.Set(t.Context(), snapshot)
 		return answer()
 	}
 }

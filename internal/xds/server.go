@@ -12,7 +12,6 @@ import (
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/server/delta/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/server/sotw/v3"
-	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
@@ -24,9 +23,6 @@ import (
 )
 
 const (
-	// DefaultCoalesce is how far pushes are apart at least. The first after a pause goes at once; more than ten a second
-	// would have Envoy replace clusters faster than it warms them.
-	DefaultCoalesce = 100 * time.Millisecond
 	// DefaultMaxRemovalPercent of the clusters go in one push; one always may.
 	DefaultMaxRemovalPercent = 10
 	// holdRemovals is how long somebody has to look when more would go; then that share goes every releaseEvery.
@@ -60,8 +56,6 @@ type Options struct {
 	// Serves says whether this process may tell Envoys anything now; nil for always. While it says no no stream is accepted, and
 	// those that are open end.
 	Serves func() bool
-	// Coalesce is how far pushes are apart; 0 means DefaultCoalesce.
-	Coalesce time.Duration
 	// MaxRemovalPercent of the clusters may be removed in one push; 0 means DefaultMaxRemovalPercent, 100 all.
 	MaxRemovalPercent int
 	// Clock tells when removals that were held may go. Default: the system's.
@@ -81,11 +75,14 @@ type Server struct {
 	book                         book
 
 	mu     sync.Mutex
-	next   *Snapshot     // set, but not published yet
-	kick   chan struct{} // has room for one
-	held   Held
-	ready  atomic.Bool
-	listen atomic.Pointer[net.TCPAddr]
+	held   Held     // needs mu
+	others []Report // of other replicas; needs mu
+	// learnedAt is when others was asked; needs mu.
+	learnedAt time.Time
+	// announced are the digests of what all clients are behind of, or have; needs mu. It is never changed.
+	announced map[string]uint64
+	ready     atomic.Bool
+	listen    atomic.Pointer[net.TCPAddr]
 	// open are what ends the streams that are open; needs mu.
 	open map[*session]context.CancelFunc
 }
@@ -103,19 +100,15 @@ func NewServer(o Options) (*Server, error) {
 		clusters:  newTable(false),
 		endpoints: newTable(true),
 		nothing:   newTable(true),
-		kick:      make(chan struct{}, 1),
 		open:      map[*session]context.CancelFunc{},
 	}
-	s.book.published, s.book.invalid, s.book.several = map[string]*published{}, map[string]string{}, set.New[string]()
+	s.book = book{published: map[string]*published{}, invalid: map[string]string{}, several: set.New[string](), digests: map[string]uint64{}}
 	s.endpoints.resolve = s.book.endpoints
 	s.countPublished()
 	return s, nil
 }
 
 func (o *Options) check() error {
-	if o.Coalesce == 0 {
-		o.Coalesce = DefaultCoalesce
-	}
 	if o.MaxRemovalPercent == 0 {
 		o.MaxRemovalPercent = DefaultMaxRemovalPercent
 	}
@@ -134,17 +127,6 @@ func (o *Options) check() error {
 	return nil
 }
 
-// Set has a snapshot published: now, or together with others that follow soon.
-func (s *Server) Set(snapshot Snapshot) {
-	s.mu.Lock()
-	s.next = snapshot.after(s.next)
-	s.mu.Unlock()
-	select {
-	case s.kick <- struct{}{}:
-	default: // a kick is pending already
-	}
-}
-
 // Ready is true once a snapshot has been published; until then streams are refused.
 func (s *Server) Ready() bool { return s.ready.Load() }
 
@@ -154,7 +136,7 @@ func (s *Server) Addr() *net.TCPAddr { return s.listen.Load() }
 // NeedLeaderElection is false: every replica serves.
 func (s *Server) NeedLeaderElection() bool { return false }
 
-// Start listens, serves and publishes until the context ends; then streams are cut, and their Envoys keep what they have.
+// Start listens and serves until the context ends; then streams are cut, and their Envoys keep what they have.
 func (s *Server) Start(ctx context.Context) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.Address)
 	if err != nil {
@@ -170,7 +152,6 @@ func (s *Server) Start(ctx context.Context) error {
 	log.FromContext(ctx).Info("serving xDS", "address", listener.Addr().String(), "tls", s.TLS != nil)
 
 	var running sync.WaitGroup
-	running.Go(func() { s.publishAll(ctx) })
 	running.Go(func() { wait.UntilWithContext(ctx, s.look, lookEvery) })
 	select {
 	case err = <-served:
@@ -192,28 +173,6 @@ func (s *Server) serverOptions() []grpc.ServerOption {
 		options = append(options, grpc.Creds(s.TLS.credentials()))
 	}
 	return options
-}
-
-// publishAll publishes what is set, not more often than Coalesce says.
-func (s *Server) publishAll(ctx context.Context) {
-	pace := rate.NewLimiter(rate.Every(s.Coalesce), 1)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.kick:
-		}
-		if err := pace.Wait(ctx); err != nil {
-			return // the context ended
-		}
-		s.mu.Lock()
-		snapshot := s.next
-		s.next = nil
-		s.mu.Unlock()
-		if snapshot != nil {
-			s.publish(ctx, *snapshot)
-		}
-	}
 }
 
 // DeltaAggregatedResources serves one stream of the delta protocol.

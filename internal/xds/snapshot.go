@@ -1,7 +1,6 @@
 package xds
 
 import (
-	"maps"
 	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -28,30 +27,6 @@ type Snapshot struct {
 	// gone or not. While there are some that this server can't serve, clients that take a cluster that isn't sent for one that is
 	// gone are sent none.
 	Missing []string
-}
-
-// after gives what is to be served after an earlier snapshot that wasn't published yet; nil is none.
-func (s Snapshot) after(earlier *Snapshot) *Snapshot {
-	if earlier == nil {
-		return &s
-	}
-	merged := &Snapshot{
-		Clusters: over(earlier.Clusters, s.Clusters), Endpoints: over(earlier.Endpoints, s.Endpoints), Owners: over(earlier.Owners, s.Owners),
-		Gone: s.Gone, Missing: s.Missing,
-	}
-	for _, name := range earlier.Gone {
-		if _, is := s.Clusters[name]; !is { // it may have gone meanwhile, and would come back
-			delete(merged.Clusters, name)
-		}
-	}
-	return merged
-}
-
-func over[V any](earlier, later map[string]V) map[string]V {
-	all := make(map[string]V, len(earlier)+len(later))
-	maps.Copy(all, earlier)
-	maps.Copy(all, later)
-	return all
 }
 
 // Held are removals that wait, because too many clusters would go at a time.

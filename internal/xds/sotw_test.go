@@ -107,13 +107,13 @@ func TestStateOfTheWorldAnswersOtherTypesWithNothing(t *testing.T) {
 func TestStateOfTheWorldIsNotToldWhileAClusterIsMissing(t *testing.T) {
 	for name, settled := range map[string]func(*world){
 		"until it is found":     func(w *world) { w.serve("shop/db/5432", 5, 2001); w.set() },
-		"until it is gone":      func(w *world) { w.server.publish(t.Context(), w.lacking("shop/db/5432", "shop/db/5432")) },
+		"until it is gone":      func(w *world) { w.server.Set(t.Context(), w.lacking("shop/db/5432", "shop/db/5432")) },
 		"until nobody wants it": func(w *world) { w.set() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, w := NewWithT(t), start(t, Options{})
 			w.serve("shop/web/80", 5, 1001)
-			w.server.publish(t.Context(), w.lacking("shop/db/5432"))
+			w.server.Set(t.Context(), w.lacking("shop/db/5432"))
 			stream, err := discovery.NewAggregatedDiscoveryServiceClient(w.conn(nil)).StreamAggregatedResources(t.Context(), grpc.WaitForReady(true))
 			g.Expect(err).NotTo(HaveOccurred())
 			next := func(typeURL string) *discovery.DiscoveryResponse {
@@ -127,7 +127,7 @@ func TestStateOfTheWorldIsNotToldWhileAClusterIsMissing(t *testing.T) {
 			g.Expect(stream.Send(&discovery.DiscoveryRequest{TypeUrl: resource.ListenerType})).To(Succeed())
 			next(resource.ListenerType) // and none before it
 			w.serve("shop/web/80", 6, 1001)
-			w.server.publish(t.Context(), w.lacking("shop/db/5432"))
+			w.server.Set(t.Context(), w.lacking("shop/db/5432"))
 			g.Expect(stream.Send(&discovery.DiscoveryRequest{TypeUrl: resource.RouteType})).To(Succeed())
 			next(resource.RouteType)
 			delta := w.connect(xdsclient.Options{Clusters: map[string]string{"shop/db/5432": "v"}})

@@ -4,14 +4,11 @@ import (
 	"testing"
 	"time"
 
-	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
-	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	. "github.com/onsi/gomega"
 	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
-	"k8s.io/apimachinery/pkg/types"
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/resourcestack/autohealer/e2e/xdsclient"
@@ -91,32 +88,4 @@ func TestWhoeverWritesStatusesLearnsOfAProxyThatAnswersNothing(t *testing.T) {
 	g.Eventually(progress, "10s").Should(BeNumerically(">", before), "it is connected, and has accepted nothing")
 	connected, acked := w.server.Together([]string{"a/b/80"})
 	g.Expect([]int{connected, acked}).To(Equal([]int{1, 0}))
-}
-
-func TestSnapshotsThatArePublishedTogether(t *testing.T) {
-	g := NewWithT(t)
-	of := func(threshold uint32, names ...string) Snapshot {
-		s := Snapshot{Clusters: map[string]*clusterv3.Cluster{}, Endpoints: map[string]*endpointv3.ClusterLoadAssignment{}, Owners: map[string]types.NamespacedName{}}
-		for _, name := range names {
-			s.Clusters[name], s.Endpoints[name], s.Owners[name] = testCluster(name, threshold), testEndpoints(threshold), types.NamespacedName{Namespace: "shop", Name: name}
-		}
-		return s
-	}
-	first, second := of(5, "shop/web/80", "shop/mail/25", "shop/gone/80", "shop/back/80"), of(6, "shop/mail/25", "shop/back/80")
-	first.Gone, first.Missing = []string{"shop/gone/80", "shop/back/80"}, []string{"shop/gone/80", "shop/back/80"}
-	second.Gone, second.Missing = []string{"shop/old/80"}, []string{"shop/old/80", "shop/older/80"}
-
-	together := second.after(&first)
-	g.Expect(together.Clusters).To(HaveLen(3), "what was told to be gone may be so by now")
-	g.Expect(together.Clusters["shop/web/80"]).To(BeIdenticalTo(first.Clusters["shop/web/80"]))
-	for _, name := range []string{"shop/mail/25", "shop/back/80"} {
-		g.Expect(together.Clusters[name]).To(BeIdenticalTo(second.Clusters[name]))
-		g.Expect(together.Endpoints[name]).To(BeIdenticalTo(second.Endpoints[name]))
-	}
-	g.Expect(together.Endpoints["shop/web/80"]).To(BeIdenticalTo(first.Endpoints["shop/web/80"]))
-	g.Expect(together.Owners).To(HaveKey("shop/web/80"))
-	g.Expect(together.Gone).To(Equal(second.Gone))
-	g.Expect(together.Missing).To(Equal(second.Missing))
-	g.Expect(first.Clusters).To(HaveLen(4), "a snapshot belongs to who made it")
-	g.Expect(Snapshot{}.after(nil)).To(Equal(&Snapshot{}))
 }

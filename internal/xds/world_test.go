@@ -53,9 +53,6 @@ func start(t testing.TB, o Options) *world {
 	w := &world{t: t}
 	w.snapshot = Snapshot{Clusters: map[string]*clusterv3.Cluster{}, Endpoints: map[string]*endpointv3.ClusterLoadAssignment{}, Owners: map[string]types.NamespacedName{}}
 	o.Address = "127.0.0.1:0"
-	if o.Coalesce == 0 {
-		o.Coalesce = time.Millisecond
-	}
 	o.Progressed = func([]string) { w.mu.Lock(); w.progress++; w.mu.Unlock() }
 	server, err := NewServer(o)
 	if err != nil {
@@ -106,10 +103,10 @@ func testEndpoints(ports ...uint32) *endpointv3.ClusterLoadAssignment {
 	return &endpointv3.ClusterLoadAssignment{ClusterName: "whatever", Endpoints: []*endpointv3.LocalityLbEndpoints{locality}}
 }
 
-// set publishes a copy of the world's maps, and waits until it is.
+// set serves a copy of the world's maps.
 func (w *world) set(gone ...string) {
 	w.t.Helper()
-	w.server.publish(w.t.Context(), w.copy(gone...))
+	w.server.Set(w.t.Context(), w.copy(gone...))
 }
 
 func (w *world) copy(gone ...string) Snapshot {

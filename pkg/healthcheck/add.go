@@ -44,13 +44,13 @@ func (r *Registration) AddToManager(mgr manager.Manager) error {
 		writer: &writer{client: mgr.GetClient(), live: mgr.GetAPIReader(), shape: r.shape, clock: r.clock},
 	}
 	reconciler.writer.breaker = &breaker{
-		all: reconciler.targets, checked: reconciler.checked, checks: r.checks, clock: r.clock,
+		listTargets: reconciler.targets, checked: reconciler.checked, checks: r.checks, clock: r.clock,
 		gauge: breakerOpen.WithLabelValues(r.controllerName(), r.kind.Kind, r.extension),
 	}
 	name := r.controllerName()
-	paced := retry.Of(reconciler, anyFailure)
+	paced := retry.New(reconciler, anyFailure)
 	c, err := builder.ControllerManagedBy(mgr).Named(name).
-		For(r.newTarget(), builder.WithPredicates(append([]predicate.Predicate{predicate.NewPredicateFuncs(r.mine)}, r.predicates...)...)).
+		For(r.newTarget(), builder.WithPredicates(append([]predicate.Predicate{predicate.NewPredicateFuncs(r.selectsObject)}, r.predicates...)...)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: r.concurrency, RateLimiter: paced}).
 		Build(paced)
 	if err != nil {
@@ -69,9 +69,9 @@ func (r *Registration) controllerName() string {
 	return strings.ToLower(strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "-"))
 }
 
-func (r *Registration) mine(o client.Object) bool {
+func (r *Registration) selectsObject(o client.Object) bool {
 	target, err := asJSON(o, r.kind)
-	return err == nil && r.takes(target)
+	return err == nil && r.selects(target)
 }
 
 // seedClients are one that reads everything from the manager's cache, whose own client asks live for what is unstructured, and one that
@@ -81,14 +81,14 @@ func (r *Registration) seedClients(mgr manager.Manager) (seed, live client.Clien
 		return r.seed, nil, nil
 	}
 	options := client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()}
-	uncached, errLive := shoots.NewBelievable(mgr.GetConfig(), options)
+	uncached, errLive := shoots.NewVerifyingClient(mgr.GetConfig(), options)
 	options.Cache = &client.CacheOptions{Reader: mgr.GetCache(), Unstructured: true}
 	cached, errCached := client.New(mgr.GetConfig(), options)
 	rights, errRights := newWatchRights(mgr, r.clock)
 	if err := errors.Join(errLive, errCached, errRights); err != nil {
 		return nil, nil, fmt.Errorf("make the clients that checks of the seed get: %w", err)
 	}
-	return watched{shoots.Believable{Client: cached, Live: mgr.GetAPIReader(), Served: uncached.Served}, rights}, uncached, nil
+	return rightsChecked{shoots.VerifyingClient{Client: cached, Live: mgr.GetAPIReader(), CheckServed: uncached.CheckServed}, rights}, uncached, nil
 }
 
 // secrets is a cache of the Secrets with kubeconfigs alone, by their one name. It reads none before a check asks for a shoot.

@@ -23,26 +23,26 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
-// BreakerResetAnnotation on a target closes the breaker whose id is its value: what it held back is believed from then on. There is one
+// BreakerResetAnnotation on a target closes the breaker whose id is its value: what it held back is trusted from then on. There is one
 // breaker for all targets of a registration: whoever may annotate one of them closes it for all.
 const BreakerResetAnnotation = "autohealer.resourcestack.com/reset-breaker"
 
 const (
-	// recount lies between two counts of all targets: in a wave each one that turns False asks for it.
-	recount = 10 * time.Second
-	// doubtPeriod is how often a target is looked at that isn't believed, so that a reset is followed while it holds.
-	doubtPeriod = time.Minute
+	// recountPeriod lies between two counts of all targets: in a wave each one that turns False asks for it.
+	recountPeriod = 10 * time.Second
+	// inDoubtPeriod is how often a target is evaluated that isn't trusted, so that a reset is followed while it holds.
+	inDoubtPeriod = time.Minute
 
-	toBelieve = "; to have it believed, look at what they have in common, then annotate this object with " + BreakerResetAnnotation + "="
+	resetHintPrefix = "; to have it believed, look at what they have in common, then annotate this object with " + BreakerResetAnnotation + "="
 )
 
-// openingIn finds the id at the end of the message of what isn't believed. So it outlives the program.
-var openingIn = regexp.MustCompile(regexp.QuoteMeta(toBelieve) + `([0-9a-z]+)$`)
+// openingIn finds the id at the end of the message of what isn't trusted. So it outlives the program.
+var openingIn = regexp.MustCompile(regexp.QuoteMeta(resetHintPrefix) + `([0-9a-z]+)$`)
 
 // breaker holds back what turns False when that are too many of a registration's targets at once. It is safe for concurrent use.
 type breaker struct {
-	// all gives the registration's targets, from the cache; an error counts as none, and the breaker opens sooner.
-	all func(ctx context.Context) ([]*unstructured.Unstructured, error)
+	// listTargets gives the registration's targets, from the cache; an error counts as none, and the breaker opens sooner.
+	listTargets func(ctx context.Context) ([]*unstructured.Unstructured, error)
 	// checked says whether one of them is checked now. What isn't keeps a doubt that may be over for long.
 	checked func(ctx context.Context, target types.NamespacedName) bool
 	checks  []check
@@ -50,25 +50,25 @@ type breaker struct {
 	// gauge is 1 while it is open.
 	gauge prometheus.Gauge
 
-	flips health.Flips
+	state health.Breaker
 
 	restoring sync.Mutex
 	restored  bool // needs restoring
-	// showing is held while it opens or closes and that is told: else the gauge could tell of what was before, and one opening is logged
+	// transition is held while it opens or closes and that is told: else the gauge could report what was before, and one opening is logged
 	// by all who come upon it. What counts holds it only after it counted.
-	showing sync.Mutex
+	transition sync.Mutex
 }
 
-// mayFail says whether a condition of the target may turn False now that is in doubt or isn't.
-func (b *breaker) mayFail(ctx context.Context, target types.NamespacedName, conditionType string, doubted bool) bool {
+// allowFalse says whether a condition of the target may turn False now that is in doubt or isn't.
+func (b *breaker) allowFalse(ctx context.Context, target types.NamespacedName, conditionType string, doubted bool) bool {
 	now := b.clock.Now()
-	targets := b.flips.Targets(0, recount, func() int { return b.count(ctx) }, now) // what a program registers stays
-	b.showing.Lock()
-	defer b.showing.Unlock()
+	targets := b.state.TargetCount(0, recountPeriod, func() int { return b.count(ctx) }, now) // what a program registers stays
+	b.transition.Lock()
+	defer b.transition.Unlock()
 	before := b.open()
-	may := b.flips.MayFail(target.String(), conditionType, doubted, targets, now)
-	is, open := b.flips.Breaker()
-	b.show(open)
+	may := b.state.AllowFalse(target.String(), conditionType, doubted, targets, now)
+	is, open := b.state.Opening()
+	b.setGauge(open)
 	if open && !before {
 		log.FromContext(ctx).Info("Too many targets turned False together: what would turn False is Unknown until all of that is True again, or one of them has the annotation",
 			"turnedFalse", is.Turned, "targets", is.Targets, "annotation", BreakerResetAnnotation+"="+is.ID)
@@ -77,21 +77,21 @@ func (b *breaker) mayFail(ctx context.Context, target types.NamespacedName, cond
 }
 
 func (b *breaker) count(ctx context.Context) int {
-	all, err := b.all(ctx)
+	all, err := b.listTargets(ctx)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Targets couldn't be counted")
 	}
 	return len(all)
 }
 
-// restoreOnce looks, before the first target is judged, what an earlier program left: what is written then may not tell of it any more.
+// restoreOnce looks, before the first target is judged, what an earlier program left: what is written then may not report it any more.
 func (b *breaker) restoreOnce(ctx context.Context) {
 	b.restoring.Lock()
 	defer b.restoring.Unlock()
 	if b.restored {
 		return
 	}
-	all, err := b.all(ctx)
+	all, err := b.listTargets(ctx)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Targets couldn't be read, to tell whether too many had turned False together")
 		return
@@ -100,8 +100,8 @@ func (b *breaker) restoreOnce(ctx context.Context) {
 	b.restored = true
 }
 
-// restore takes over the breaker that an earlier program left open, as the targets' conditions tell. If that was reset meanwhile, or
-// just before, what it held back is believed.
+// restore takes over the breaker that an earlier program left open, as the targets' conditions say. If that was reset meanwhile, or
+// just before, what it held back is trusted.
 func (b *breaker) restore(ctx context.Context, all []*unstructured.Unstructured) {
 	last, resets := "", []string{}
 	var doubtful []*unstructured.Unstructured
@@ -114,20 +114,20 @@ func (b *breaker) restore(ctx context.Context, all []*unstructured.Unstructured)
 	if last == "" {
 		return
 	}
-	b.showing.Lock()
-	defer b.showing.Unlock()
-	b.flips.Restore(&limit.Opening{ID: last})
+	b.transition.Lock()
+	defer b.transition.Unlock()
+	b.state.Restore(&limit.Opening{ID: last})
 	for _, target := range doubtful {
 		for _, conditionType := range b.doubted(target) {
-			b.flips.Judged(client.ObjectKeyFromObject(target).String(), conditionType, health.Verdict{Reason: health.ReasonInDoubt})
+			b.state.RecordVerdict(client.ObjectKeyFromObject(target).String(), conditionType, health.Verdict{Reason: health.ReasonInDoubt})
 		}
 	}
-	closed := slices.Contains(resets, last) && b.flips.Reset(last, b.clock.Now())
-	b.show(!closed)
+	closed := slices.Contains(resets, last) && b.state.Reset(last, b.clock.Now())
+	b.setGauge(!closed)
 	log.FromContext(ctx).Info("Too many targets had turned False together before this program began", "annotation", BreakerResetAnnotation+"="+last, "reset", closed)
 }
 
-// opening is the id of the last opening that a target's conditions tell of; "" when they tell of none.
+// opening is the id of the last opening that a target's conditions report; "" when they report none.
 func (b *breaker) opening(target *unstructured.Unstructured) (last string) {
 	for _, conditionType := range b.doubted(target) {
 		if found := openingIn.FindStringSubmatch(health.Find(target, conditionType).Message); found != nil {
@@ -138,26 +138,26 @@ func (b *breaker) opening(target *unstructured.Unstructured) (last string) {
 }
 
 func (b *breaker) open() bool {
-	_, open := b.flips.Breaker()
+	_, open := b.state.Opening()
 	return open
 }
 
-// howToBelieve says what to do about what is held back.
-func (b *breaker) howToBelieve() string {
-	is, open := b.flips.Breaker()
+// resetHint says what to do about what is held back.
+func (b *breaker) resetHint() string {
+	is, open := b.state.Opening()
 	if !open {
-		return "" // it was reset just now, and the target is looked at again
+		return "" // it was reset just now, and the target is evaluated again
 	}
-	return toBelieve + is.ID
+	return resetHintPrefix + is.ID
 }
 
-// follow closes the breaker when the target has its reset.
-func (b *breaker) follow(ctx context.Context, target *unstructured.Unstructured) {
+// checkReset closes the breaker when the target has its reset.
+func (b *breaker) checkReset(ctx context.Context, target *unstructured.Unstructured) {
 	b.restoreOnce(ctx)
-	b.showing.Lock()
-	defer b.showing.Unlock()
-	if id := target.GetAnnotations()[BreakerResetAnnotation]; b.flips.Reset(id, b.clock.Now()) {
-		b.show(false)
+	b.transition.Lock()
+	defer b.transition.Unlock()
+	if id := target.GetAnnotations()[BreakerResetAnnotation]; b.state.Reset(id, b.clock.Now()) {
+		b.setGauge(false)
 		log.FromContext(ctx).Info("What turned False is believed: the breaker was reset", "annotation", BreakerResetAnnotation+"="+id)
 	}
 }
@@ -174,20 +174,20 @@ func (b *breaker) doubted(target *unstructured.Unstructured) (all []string) {
 
 // forget a target that is gone, or isn't checked now.
 func (b *breaker) forget(ctx context.Context, target types.NamespacedName) {
-	b.flips.Forget(target.String())
-	b.closeIfOver(ctx)
+	b.state.Forget(target.String())
+	b.closeIfClear(ctx)
 }
 
-func (b *breaker) closeIfOver(ctx context.Context) {
-	b.showing.Lock()
-	defer b.showing.Unlock()
-	if b.flips.CloseIfOver() {
-		b.show(false)
+func (b *breaker) closeIfClear(ctx context.Context) {
+	b.transition.Lock()
+	defer b.transition.Unlock()
+	if b.state.CloseIfClear() {
+		b.setGauge(false)
 		log.FromContext(ctx).Info("Nothing is held back any more: the breaker is closed")
 	}
 }
 
-func (b *breaker) show(open bool) {
+func (b *breaker) setGauge(open bool) {
 	if open {
 		b.gauge.Set(1)
 	} else {
@@ -195,17 +195,17 @@ func (b *breaker) show(open bool) {
 	}
 }
 
-// judged takes in a plan that was carried out, and says when the target is to be looked at again: at the plan's deadline, or soon while it isn't
-// believed.
-func (b *breaker) judged(target types.NamespacedName, p health.Plan) (lookAgain time.Time) {
-	lookAgain = p.LookAgain
+// recordVerdicts takes in a plan that was carried out, and says when the target is to be evaluated again: at the plan's deadline, or soon while it isn't
+// trusted.
+func (b *breaker) recordVerdicts(target types.NamespacedName, p health.Plan) (requeueAt time.Time) {
+	requeueAt = p.RequeueAt
 	for conditionType, verdict := range p.Verdicts {
-		b.flips.Judged(target.String(), conditionType, verdict)
+		b.state.RecordVerdict(target.String(), conditionType, verdict)
 		if verdict.InDoubt() {
-			lookAgain = health.Sooner(lookAgain, b.clock.Now().Add(doubtPeriod))
+			requeueAt = health.Earlier(requeueAt, b.clock.Now().Add(inDoubtPeriod))
 		}
 	}
-	return lookAgain
+	return requeueAt
 }
 
 // targets gives all that the registration is about, from the cache.
@@ -215,7 +215,7 @@ func (r *reconciler) targets(ctx context.Context) (all []*unstructured.Unstructu
 		return nil, fmt.Errorf("list each %s: %w", r.kind.Kind, err)
 	}
 	for _, o := range objects {
-		if target, err := asJSON(o, r.kind); err == nil && target.GetDeletionTimestamp() == nil && r.takes(target) {
+		if target, err := asJSON(o, r.kind); err == nil && target.GetDeletionTimestamp() == nil && r.selects(target) {
 			all = append(all, target)
 		}
 	}

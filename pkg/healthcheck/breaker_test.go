@@ -44,19 +44,19 @@ func wasWell(target *unstructured.Unstructured) {
 // judging gives a breaker, and judges targets whose only check of X is False.
 func judging(all []*unstructured.Unstructured) (*breaker, func(target *unstructured.Unstructured) health.Condition) {
 	b := &breaker{
-		all:     func(context.Context) ([]*unstructured.Unstructured, error) { return all, nil },
-		checked: func(context.Context, types.NamespacedName) bool { return true },
-		checks:  []check{{conditionType: "X"}}, clock: testingclock.NewFakePassiveClock(dawn),
+		listTargets: func(context.Context) ([]*unstructured.Unstructured, error) { return all, nil },
+		checked:     func(context.Context, types.NamespacedName) bool { return true },
+		checks:      []check{{conditionType: "X"}}, clock: testingclock.NewFakePassiveClock(dawn),
 		gauge: prometheus.NewGauge(prometheus.GaugeOpts{Name: "open"}),
 	}
 	return b, func(target *unstructured.Unstructured) health.Condition {
-		b.follow(context.Background(), target)
+		b.checkReset(context.Background(), target)
 		p := health.PlanTarget(health.Input{
 			Target: target, Shape: health.Gardener, Results: map[string][]health.Result{"X": {{Check: "a", Status: health.False, Detail: "ill"}}},
-			MayFail: func(conditionType string, doubted bool) bool {
-				return b.mayFail(context.Background(), types.NamespacedName{Name: target.GetName()}, conditionType, doubted)
+			AllowFalse: func(conditionType string, doubted bool) bool {
+				return b.allowFalse(context.Background(), types.NamespacedName{Name: target.GetName()}, conditionType, doubted)
 			},
-			HowToBelieve: b.howToBelieve,
+			ResetHint: b.resetHint,
 		}, dawn)
 		if len(p.Steps) == 0 {
 			return health.Condition{}
@@ -64,7 +64,7 @@ func judging(all []*unstructured.Unstructured) (*breaker, func(target *unstructu
 		c := p.Steps[0].Condition
 		entry := map[string]any{"type": c.Type, "status": string(c.Status), "reason": c.Reason, "message": c.Message}
 		target.Object["status"] = map[string]any{"conditions": []any{entry}}
-		if at := b.judged(types.NamespacedName{Name: target.GetName()}, p); (c.Reason == health.ReasonInDoubt) != at.Equal(dawn.Add(time.Minute)) {
+		if at := b.recordVerdicts(types.NamespacedName{Name: target.GetName()}, p); (c.Reason == health.ReasonInDoubt) != at.Equal(dawn.Add(time.Minute)) {
 			panic(fmt.Sprintf("%s is looked at again at %s", c.Reason, at))
 		}
 		return c
@@ -165,7 +165,7 @@ func TestAnOldDoubtOnWhatIsNotCheckedOpensNothing(t *testing.T) {
 func TestAnEarlierOpeningIsNotTakenOverFromUnderALaterReset(t *testing.T) {
 	all := failing(t, 3)
 	for i, id := range []string{"20261122t010000000000z", "20261122t020000000000z"} {
-		message := "not believed, because too many turn False at once: (0/1) Health checks successful: 1) a: ill" + toBelieve + id
+		message := "not believed, because too many turn False at once: (0/1) Health checks successful: 1) a: ill" + resetHintPrefix + id
 		all[i].Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "X", "status": "Unknown", "reason": "HealthCheckInDoubt", "message": message}}}
 	}
 	all[2].SetAnnotations(map[string]string{"autohealer.resourcestack.com/reset-breaker": "20261122t020000000000z"}) // it named the first before
@@ -184,16 +184,16 @@ func TestABreakerIsTakenOverOnceTargetsAreRead(t *testing.T) {
 		judge(target)
 	}
 	b, judge := judging(all)
-	read := b.all
-	b.all = func(context.Context) ([]*unstructured.Unstructured, error) { return nil, errors.New("no") }
+	read := b.listTargets
+	b.listTargets = func(context.Context) ([]*unstructured.Unstructured, error) { return nil, errors.New("no") }
 	clock := testingclock.NewFakePassiveClock(dawn)
 	b.clock = clock
 	wasWell(all[0])
 	judge(all[0])
-	b.all = read
-	clock.SetTime(dawn.Add(recount))
-	b.follow(t.Context(), all[1])
-	if b.mayFail(t.Context(), types.NamespacedName{Name: "t1"}, "X", false) {
+	b.listTargets = read
+	clock.SetTime(dawn.Add(recountPeriod))
+	b.checkReset(t.Context(), all[1])
+	if b.allowFalse(t.Context(), types.NamespacedName{Name: "t1"}, "X", false) {
 		t.Error("what an earlier program left open is forgotten after targets couldn't be read")
 	}
 }
@@ -216,7 +216,7 @@ func TestAResetOnASuspendedTargetIsFollowed(t *testing.T) {
 	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "t3"}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, open := b.flips.Breaker(); open {
+	if _, open := b.state.Opening(); open {
 		t.Error("the breaker is open")
 	}
 }
@@ -258,12 +258,12 @@ func TestARecoveryThatIsSeenCountsAnew(t *testing.T) {
 	for _, target := range all { // as people, or another program, made it meanwhile
 		wasWell(target)
 		well := map[string][]health.Result{"X": {{Check: "a", Status: health.True}}}
-		if _, _, err := w.judge(context.Background(), health.Input{Target: target, Shape: w.shape, Results: well}, nil); err != nil {
+		if _, _, err := w.write(context.Background(), health.Input{Target: target, Shape: w.shape, Results: well}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	all[5].SetAnnotations(map[string]string{"autohealer.resourcestack.com/reset-breaker": "20261122t060000000000z"})
-	b.follow(context.Background(), all[5])
+	b.checkReset(context.Background(), all[5])
 	all[5].SetAnnotations(nil) // the clock stands still, and the next opening has the same id
 	for i, target := range all {
 		if c := judge(target); (c.Status == health.False) != (i < 2) {
@@ -282,7 +282,7 @@ func TestAWriteThatFailsLeavesOtherConditionsCounted(t *testing.T) {
 	for _, target := range all[:2] {
 		judge(target)
 		ill := map[string][]health.Result{"Y": {{Check: "b", Status: health.False, Detail: "ill"}}}
-		if _, _, err := w.judge(context.Background(), health.Input{Target: target.DeepCopy(), Shape: w.shape, Results: ill}, nil); err == nil {
+		if _, _, err := w.write(context.Background(), health.Input{Target: target.DeepCopy(), Shape: w.shape, Results: ill}, nil); err == nil {
 			t.Fatal("the write of Y doesn't fail")
 		}
 	}
@@ -309,7 +309,7 @@ func TestABreakerThatIsResetAsItOpensIsShownClosed(t *testing.T) {
 	reset, shown := make(chan struct{}), b.gauge
 	var once sync.Once
 	b.gauge = slowGauge{shown, func(value float64) {
-		is, open := b.flips.Breaker()
+		is, open := b.state.Opening()
 		if value != 1 || !open {
 			return
 		}
@@ -317,7 +317,7 @@ func TestABreakerThatIsResetAsItOpensIsShownClosed(t *testing.T) {
 			another := failing(t, 1)[0]
 			another.SetAnnotations(map[string]string{BreakerResetAnnotation: is.ID})
 			go func() {
-				b.follow(context.Background(), another)
+				b.checkReset(context.Background(), another)
 				close(reset)
 			}()
 			select {
@@ -348,8 +348,8 @@ func TestTheBreakerClosesOnceNothingIsInDoubt(t *testing.T) {
 	b, judge := judging(all) // a new program
 	judge(all[9])
 	well := func(name string) {
-		b.flips.Judged("/"+name, "X", health.Verdict{Status: health.True})
-		b.closeIfOver(t.Context())
+		b.state.RecordVerdict("/"+name, "X", health.Verdict{Status: health.True})
+		b.closeIfClear(t.Context())
 	}
 	for i, target := range all[2:9] {
 		well(target.GetName())

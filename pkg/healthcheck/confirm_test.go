@@ -80,7 +80,7 @@ func TestWhatTheBreakerHoldsBackIsNotReadLive(t *testing.T) {
 	now := &world{says: "False"}
 	r.runner.seed, r.runner.live = &world{says: "False"}, now
 	for _, target := range []string{"b/1", "b/2", "b/3"} {
-		r.writer.breaker.flips.MayFail(target, "X", false, 3, r.clock.Now())
+		r.writer.breaker.state.AllowFalse(target, "X", false, 3, r.clock.Now())
 	}
 	if _, err := r.Reconcile(t.Context(), ofG); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,6 @@
 // nothing changes, nothing is written.
 //
 // Before a condition turns False, its checks that aren't True are run once more, by what the API server has now. When many
-// targets turn from True to False within minutes, that is hardly believed: the rest are Unknown until all of it is True again, or somebody
+// targets turn from True to False within minutes, one common cause is likelier: the rest are Unknown until all of it is True again, or somebody
 // has looked, and puts BreakerResetAnnotation on one of them.
 package healthcheck

@@ -30,7 +30,7 @@ func TestATargetThatGoesDuringAWriteIsNoError(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if patches != 2 || r.writer.breaker.flips.Counts(time.Now()) {
+	if patches != 2 || r.writer.breaker.state.HasRecent(time.Now()) {
 		t.Errorf("after %d writes what was never written counts", patches)
 	}
 }

@@ -29,8 +29,8 @@ type reconciler struct {
 	scheme *runtime.Scheme
 	runner *runner
 	writer *writer
-	// left are the condition types that are left to HealthCheckRegistrations, by the target's name, as told last.
-	left sync.Map
+	// delegated are the condition types that are left to HealthCheckRegistrations, by the target's name, as told last.
+	delegated sync.Map
 }
 
 // Reconcile checks one target. It says when the next look is due also where something failed.
@@ -40,7 +40,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, err
 	}
 	if target != nil {
-		r.writer.breaker.follow(ctx, target) // a suspended one may still say that it be annotated
+		r.writer.breaker.checkReset(ctx, target) // a suspended one may still say that it be annotated
 	}
 	if target == nil || suspended {
 		r.writer.breaker.forget(ctx, request.NamespacedName)
@@ -48,21 +48,21 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	switch {
 	case target == nil:
-		r.left.Delete(request.NamespacedName)
-		r.writer.contests.Forget(request.String())
+		r.delegated.Delete(request.NamespacedName)
+		r.writer.conflicts.Forget(request.String())
 		r.runner.shoots.Forget(request.Namespace) // another target's next check connects anew
 		return reconcile.Result{}, nil
 	case suspended: // that it isn't any more may depend on what no event tells of
-		return r.after(time.Time{}), nil
+		return r.requeueAfter(time.Time{}), nil
 	}
-	again, err := r.judge(ctx, target)
-	return r.after(again), err
+	again, err := r.evaluate(ctx, target)
+	return r.requeueAfter(again), err
 }
 
-// after has the target looked at again at a deadline, or after the period. What only that asks for waits for all that somebody else does:
+// requeueAfter has the target evaluated again at a deadline, or after the period. What only that asks for waits for all that somebody else does:
 // with thousands of targets there is always one whose period is over.
-func (r *reconciler) after(deadline time.Time) reconcile.Result {
-	result := reconcile.Result{RequeueAfter: retry.After(r.syncPeriod, deadline, r.clock.Now())}
+func (r *reconciler) requeueAfter(deadline time.Time) reconcile.Result {
+	result := reconcile.Result{RequeueAfter: retry.RequeueAfter(r.syncPeriod, deadline, r.clock.Now())}
 	if deadline.IsZero() {
 		result.Priority = new(handler.LowPriority)
 	}
@@ -77,7 +77,7 @@ func (r *reconciler) read(ctx context.Context, key types.NamespacedName) (target
 	}
 	suspended = r.suspended != nil && r.suspended(found)
 	plain, err := asJSON(found, r.kind)
-	if err != nil || !r.takes(plain) {
+	if err != nil || !r.selects(plain) {
 		return nil, false, err
 	}
 	return plain, suspended, nil
@@ -104,43 +104,43 @@ func (r *reconciler) list(ctx context.Context) (objects []client.Object, err err
 	})
 }
 
-// takes says whether the registration is about this object.
-func (r *Registration) takes(target *unstructured.Unstructured) bool {
+// selects says whether the registration is about this object.
+func (r *Registration) selects(target *unstructured.Unstructured) bool {
 	extension, _, _ := unstructured.NestedString(target.Object, "spec", "type")
 	class, _, _ := unstructured.NestedString(target.Object, "spec", "class")
 	return (r.extension == "" || extension == r.extension) &&
 		(len(r.classes) == 0 || slices.Contains(r.classes, cmp.Or(class, "shoot")))
 }
 
-// gathered is what the checks of one condition type say. Confirm gives their results by what is there now; nil where these are so.
-type gathered struct {
+// conditionChecks is what the checks of one condition type say. Confirm gives their results by what is there now; nil where these are so.
+type conditionChecks struct {
 	in      health.Input
 	confirm func() []health.Result
 }
 
-// judge runs the checks and writes each condition as soon as all of its own have come back, then removes those that are to go: of each,
+// evaluate runs the checks and writes each condition as soon as all of its own have come back, then removes those that are to go: of each,
 // whatever becomes of the others. It gives when a verdict changes without news; zero when none does.
-func (r *reconciler) judge(ctx context.Context, target *unstructured.Unstructured) (lookAgain time.Time, err error) {
+func (r *reconciler) evaluate(ctx context.Context, target *unstructured.Unstructured) (requeueAt time.Time, err error) {
 	by := map[string][]check{}
 	for _, c := range r.checks {
 		if !health.Owns(target, c.conditionType) {
 			by[c.conditionType] = append(by[c.conditionType], c)
 		}
 	}
-	r.leave(ctx, target)
-	all := make(chan gathered, len(by))
+	r.logDelegated(ctx, target)
+	all := make(chan conditionChecks, len(by))
 	for conditionType, checks := range by {
 		seen := target
-		go func() { all <- r.gather(ctx, seen, conditionType, checks) }()
+		go func() { all <- r.runChecks(ctx, seen, conditionType, checks) }()
 	}
 	var errs []error
-	write := func(g gathered) (gone bool) {
+	write := func(g conditionChecks) (gone bool) {
 		g.in.Target = target
-		after, at, err := r.writer.judge(ctx, g.in, g.confirm)
+		after, at, err := r.writer.write(ctx, g.in, g.confirm)
 		if errs = append(errs, err); after != nil {
 			target = after
 		}
-		lookAgain = health.Sooner(lookAgain, at)
+		requeueAt = health.Earlier(requeueAt, at)
 		return err == nil && after == nil
 	}
 	for range by {
@@ -149,38 +149,38 @@ func (r *reconciler) judge(ctx context.Context, target *unstructured.Unstructure
 		}
 	}
 	for _, conditionType := range r.remove {
-		if ctx.Err() == nil && write(gathered{in: health.Input{Remove: []string{conditionType}}}) {
+		if ctx.Err() == nil && write(conditionChecks{in: health.Input{Remove: []string{conditionType}}}) {
 			return time.Time{}, nil
 		}
 	}
-	r.writer.breaker.closeIfOver(ctx)
-	return lookAgain, errors.Join(errs...)
+	r.writer.breaker.closeIfClear(ctx)
+	return requeueAt, errors.Join(errs...)
 }
 
-// leave tells, when that changes, which condition types a HealthCheckRegistration decides on the target: they are left alone.
-func (r *reconciler) leave(ctx context.Context, target *unstructured.Unstructured) {
+// logDelegated tells, when that changes, which condition types a HealthCheckRegistration decides on the target: they are left alone.
+func (r *reconciler) logDelegated(ctx context.Context, target *unstructured.Unstructured) {
 	left := slices.DeleteFunc(health.Owned(target), func(owned string) bool {
 		return !slices.ContainsFunc(r.checks, func(c check) bool { return c.conditionType == owned })
 	})
 	key, are := client.ObjectKeyFromObject(target), strings.Join(left, ",")
 	for _, conditionType := range left {
-		r.writer.breaker.flips.Release(key.String(), conditionType)
+		r.writer.breaker.state.Release(key.String(), conditionType)
 	}
 	if are == "" {
-		if _, was := r.left.LoadAndDelete(key); was {
+		if _, was := r.delegated.LoadAndDelete(key); was {
 			log.FromContext(ctx).Info("No HealthCheckRegistration decides these conditions any more: they are checked here")
 		}
-	} else if was, _ := r.left.Swap(key, are); was != are {
+	} else if was, _ := r.delegated.Swap(key, are); was != are {
 		log.FromContext(ctx).Info("HealthCheckRegistrations decide conditions, which are left alone", "conditionTypes", are, "annotation", health.OwnedConditions)
 	}
 }
 
-// gather runs the checks of a condition type. What the cache has may be old: only what is there now turns a condition False. That is asked
+// runChecks runs the checks of a condition type. What the cache has may be old: only what is there now turns a condition False. That is asked
 // here, where it holds up no other condition, and again by the writer, which may find the target, or the breaker, as they weren't seen.
-func (r *reconciler) gather(ctx context.Context, target *unstructured.Unstructured, conditionType string, checks []check) gathered {
+func (r *reconciler) runChecks(ctx context.Context, target *unstructured.Unstructured, conditionType string, checks []check) conditionChecks {
 	key := client.ObjectKeyFromObject(target)
-	results := r.runner.all(ctx, r.runner.seed, key, checks)
-	g := gathered{in: health.Input{Target: target, Results: map[string][]health.Result{conditionType: results}}}
+	results := r.runner.runAll(ctx, r.runner.seed, key, checks)
+	g := conditionChecks{in: health.Input{Target: target, Results: map[string][]health.Result{conditionType: results}}}
 	g.confirm = func() []health.Result { return r.runner.confirm(ctx, key, checks, results) }
 	if r.writer.turnsFalse(g.in) {
 		g.in.Results[conditionType], g.confirm = g.confirm(), nil

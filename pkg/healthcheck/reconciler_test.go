@@ -53,7 +53,7 @@ func reconcilerOf(registration *Registration, funcs interceptor.Funcs) (*reconci
 		writer: &writer{client: stored, live: stored, shape: health.Gardener, clock: registration.clock},
 	}
 	r.writer.breaker = &breaker{
-		all: r.targets, checked: r.checked, checks: r.checks, clock: r.clock, gauge: prometheus.NewGauge(prometheus.GaugeOpts{Name: "open"}),
+		listTargets: r.targets, checked: r.checked, checks: r.checks, clock: r.clock, gauge: prometheus.NewGauge(prometheus.GaugeOpts{Name: "open"}),
 	}
 	return r, stored
 }
@@ -174,7 +174,7 @@ func TestWhatIsInNoNamespaceIsFollowedAndReadAllTheSame(t *testing.T) {
 	if got := r.runner.refs.affected(definition, types.NamespacedName{Name: "d.example.org"}); len(got) != 1 || got[0] != ofG {
 		t.Errorf("news affects %v", got)
 	}
-	seed := watched{stored, &watchRights{kinds: meta.NewDefaultRESTMapper(nil)}}
+	seed := rightsChecked{stored, &watchRights{kinds: meta.NewDefaultRESTMapper(nil)}}
 	for kind, want := range map[schema.GroupVersionKind]string{definition: "", gadget: "a"} {
 		all := &unstructured.UnstructuredList{}
 		all.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))

@@ -90,7 +90,7 @@ func TestARefusedConditionDelaysNoOther(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r, stored := reconcilerOf(For(gadget).Check("X", "x", fine).Check("Y", "y", fine).Check("Z", "z", progressing(20*time.Second)), tt.writes.funcs())
-				paced := retry.Of(r, anyFailure)
+				paced := retry.New(r, anyFailure)
 				reads := 0
 				r.writer.live = interceptor.NewClient(stored.(client.WithWatch), interceptor.Funcs{
 					Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
@@ -135,7 +135,7 @@ func TestALostRaceIsRunAgain(t *testing.T) {
 		return nil
 	}}
 	r, stored := reconcilerOf(For(gadget).Check("X", "x", fine), w.funcs())
-	paced := retry.Of(r, anyFailure)
+	paced := retry.New(r, anyFailure)
 	if _, err := paced.Reconcile(t.Context(), ofG); err != nil || w.patches != 3 || !strings.HasPrefix(conditionOf(t, stored, "X"), "True: ") {
 		t.Errorf("%v after %d patches; it is %s", err, w.patches, conditionOf(t, stored, "X"))
 	}
@@ -150,7 +150,7 @@ func TestATargetThatCantBeReadIsTriedAgainWithinAMinute(t *testing.T) {
 			return errors.New("no")
 		},
 	})
-	paced := retry.Of(r, anyFailure)
+	paced := retry.New(r, anyFailure)
 	for nth := range 12 {
 		if _, err := paced.Reconcile(t.Context(), ofG); err == nil {
 			t.Fatal("it is read")

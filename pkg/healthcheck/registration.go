@@ -59,7 +59,7 @@ type check struct {
 // Option of For.
 type Option func(*Registration)
 
-// For begins a registration for the objects of a kind. It must have a status subresource with conditions: each look at a target of
+// For begins a registration for the objects of a kind. It must have a status subresource with conditions: each evaluation of a target of
 // another kind is an error, in the manager's log. Codes that its schema lacks are left out.
 func For(kind schema.GroupVersionKind, options ...Option) *Registration {
 	r := &Registration{

@@ -21,23 +21,23 @@ import (
 )
 
 const (
-	// rightsKept is for how long the API server's answer to whether a kind may be watched, or listed, is believed.
-	rightsKept = 10 * time.Second
-	// readAnew is for how long what a cache has isn't believed after the right is back: its informer tries again at least once a minute.
-	readAnew = 75 * time.Second
-	// rightsForgotten is after how long without a question rights are forgotten, or up to twice that: their namespaces may be gone.
-	rightsForgotten = 24 * time.Hour
+	// rightsTTL is for how long the API server's answer to whether a kind may be watched, or listed, is trusted.
+	rightsTTL = 10 * time.Second
+	// rereadTime is for how long what a cache has isn't trusted after the right is back: its informer tries again at least once a minute.
+	rereadTime = 75 * time.Second
+	// forgetRightsAfter is after how long without a question rights are forgotten, or up to twice that: their namespaces may be gone.
+	forgetRightsAfter = 24 * time.Hour
 )
 
-// watched reads from the manager's cache, while the program may watch what it reads: an informer that has lost the right keeps
-// what it knew, and nobody is told. The cache is the extension author's, so it can't be made to tell of its watches' errors.
-type watched struct {
+// rightsChecked reads from the manager's cache, while the program may watch what it reads: an informer that has lost the right keeps
+// what it knew, and nobody is told. The cache is the extension author's, so it can't be made to report its watches' errors.
+type rightsChecked struct {
 	client.Client
 	rights *watchRights
 }
 
 // Get reads an object of a kind that may be watched.
-func (w watched) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+func (w rightsChecked) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 	if kind, err := w.GroupVersionKindFor(into); err == nil {
 		if err := w.rights.check(ctx, kind, key); err != nil {
 			return err
@@ -48,7 +48,7 @@ func (w watched) Get(ctx context.Context, key client.ObjectKey, into client.Obje
 
 // List reads objects of a kind that may be watched. A namespace says nothing of a kind that is in none, as with a client that reads
 // live; the cache would find no objects.
-func (w watched) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
+func (w rightsChecked) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
 	if kind, err := w.GroupVersionKindFor(into); err == nil {
 		kind.Kind = strings.TrimSuffix(kind.Kind, "List")
 		inNone, err := clusterScoped(w.RESTMapper(), kind)
@@ -132,8 +132,8 @@ func (w *watchRights) may(ctx context.Context, what authorizationv1.ResourceAttr
 	r := w.right(what)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if now := w.clock.Now(); r.asked.IsZero() || now.Sub(r.asked) >= rightsKept {
-		r.asked = now
+	if now := w.clock.Now(); r.askedAt.IsZero() || now.Sub(r.askedAt) >= rightsTTL {
+		r.askedAt = now
 		status, err := w.ask(ctx, what)
 		if err == nil && !status.Allowed && !status.Denied && status.EvaluationError != "" {
 			err = errors.New(status.EvaluationError)
@@ -148,7 +148,7 @@ func (w *watchRights) may(ctx context.Context, what authorizationv1.ResourceAttr
 	switch {
 	case r.missing:
 		return r.had, fmt.Errorf("there is no right to %s %s", what.Verb, name)
-	case !r.back.IsZero() && w.clock.Since(r.back) < readAnew:
+	case !r.regainedAt.IsZero() && w.clock.Since(r.regainedAt) < rereadTime:
 		return r.had, fmt.Errorf("there was no right to %s %s, and they are read anew", what.Verb, name)
 	}
 	return r.had, nil
@@ -158,7 +158,7 @@ func (w *watchRights) may(ctx context.Context, what authorizationv1.ResourceAttr
 func (w *watchRights) right(what authorizationv1.ResourceAttributes) *right {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if now := w.clock.Now(); w.known == nil || now.Sub(w.since) >= rightsForgotten {
+	if now := w.clock.Now(); w.known == nil || now.Sub(w.since) >= forgetRightsAfter {
 		w.known, w.older, w.since = map[authorizationv1.ResourceAttributes]*right{}, w.known, now
 	}
 	if w.known[what] == nil {
@@ -169,18 +169,18 @@ func (w *watchRights) right(what authorizationv1.ResourceAttributes) *right {
 
 // right to watch or list something.
 type right struct {
-	mu    sync.Mutex
-	asked time.Time // needs mu, as all below
+	mu      sync.Mutex
+	askedAt time.Time // needs mu, as all below
 	// missing, and had before.
 	missing, had bool
-	// back since it was missing; zero when it never was.
-	back time.Time
+	// regainedAt since it was missing; zero when it never was.
+	regainedAt time.Time
 }
 
 // answered needs r.mu.
 func (r *right) answered(allowed bool, now time.Time) {
 	if allowed && r.missing && r.had { // else nothing was read before
-		r.back = now
+		r.regainedAt = now
 	}
 	r.missing, r.had = !allowed, r.had || allowed
 }

@@ -18,7 +18,7 @@ import (
 
 // guardedSeed reads from a cache with one Deployment, with rights that the test turns.
 type guardedSeed struct {
-	watched
+	rightsChecked
 	// may says what the program may watch and list, by "namespace/name"; "/" is everything.
 	may map[string]bool
 	// without this verb.
@@ -35,7 +35,7 @@ func newGuardedSeed() *guardedSeed {
 	d := &appsv1.Deployment{}
 	d.Namespace, d.Name = "a", "mcm"
 	stored := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(d).Build()
-	s.watched = watched{stored, &watchRights{kinds: kinds, clock: s.clock, ask: func(_ context.Context, what authorizationv1.ResourceAttributes) (authorizationv1.SubjectAccessReviewStatus, error) {
+	s.rightsChecked = rightsChecked{stored, &watchRights{kinds: kinds, clock: s.clock, ask: func(_ context.Context, what authorizationv1.ResourceAttributes) (authorizationv1.SubjectAccessReviewStatus, error) {
 		s.asked++
 		if what.Verb != "watch" && what.Verb != "list" || what.Group != "apps" || what.Resource != "deployments" {
 			return authorizationv1.SubjectAccessReviewStatus{}, errors.New("another kind")
@@ -66,7 +66,7 @@ func TestWhatCantBeWatchedAnyMoreIsntBelieved(t *testing.T) {
 		t.Fatalf("with all rights: %v, after %d questions", err, s.asked)
 	}
 	s.may = map[string]bool{"a/mcm": true, "a/": true} // of less, there may be rights
-	s.step(rightsKept)
+	s.step(rightsTTL)
 	for _, err := range []error{s.get(), s.list("a"), s.list("")} {
 		if !refusedFor(err, "there is no right to watch deployments.apps") {
 			t.Errorf("without the right: %v", err)
@@ -74,12 +74,12 @@ func TestWhatCantBeWatchedAnyMoreIsntBelieved(t *testing.T) {
 	}
 	s.may["/"] = true
 	for range 7 {
-		s.step(rightsKept)
+		s.step(rightsTTL)
 		if err := s.get(); !refusedFor(err, "there was no right to watch deployments.apps") {
 			t.Errorf("while it may not be read anew: %v", err)
 		}
 	}
-	s.step(readAnew - 6*rightsKept)
+	s.step(rereadTime - 6*rightsTTL)
 	if err := s.get(); err != nil {
 		t.Errorf("once it is read anew: %v", err)
 	}
@@ -92,7 +92,7 @@ func TestEitherRightIsNeeded(t *testing.T) {
 			t.Errorf("with all rights: %v", err)
 		}
 		s.without = verb
-		s.step(rightsKept)
+		s.step(rightsTTL)
 		if err := s.get(); !refusedFor(err, "there is no right to "+verb+" deployments.apps") {
 			t.Errorf("without %s: %v", verb, err)
 		}
@@ -109,7 +109,7 @@ func TestACacheOfSomeNamespacesNeedsNoRightToOthers(t *testing.T) {
 		t.Errorf("a list of more than may be watched: %v", err)
 	}
 	s.may = map[string]bool{}
-	s.step(rightsKept)
+	s.step(rightsTTL)
 	if err := s.get(); !refusedFor(err, "there is no right to watch") {
 		t.Errorf("without the right: %v", err)
 	}
@@ -122,7 +122,7 @@ func TestARightThatIsNewIsBelievedAtOnce(t *testing.T) {
 		t.Errorf("without the right: %v", err)
 	}
 	s.may["/"] = true
-	s.step(rightsKept)
+	s.step(rightsTTL)
 	if err := s.get(); err != nil {
 		t.Errorf("nothing was read before, so nothing is old: %v", err)
 	}
@@ -135,12 +135,12 @@ func TestRightsThatCantBeAskedForAreAsBefore(t *testing.T) {
 		t.Errorf("before anything is known: %v", err)
 	}
 	s.trouble, s.may["/"] = nil, false
-	s.step(rightsKept)
+	s.step(rightsTTL)
 	if err := s.get(); err == nil {
 		t.Error("the right is there")
 	}
 	s.trouble, s.may["/"] = errors.New("no answer"), true
-	s.step(2 * rightsForgotten)
+	s.step(2 * forgetRightsAfter)
 	if err := s.get(); err == nil {
 		t.Error("the right came back, without an answer")
 	}

@@ -37,8 +37,8 @@ type runner struct {
 	shoots shootClients
 	refs   *refs
 
-	// busy are the checks that run, by checkOf.
-	busy sync.Map
+	// running are the checks that run, by checkOf.
+	running sync.Map
 }
 
 // shootClients gives the client of the shoot in a namespace, and forgets it.
@@ -57,13 +57,13 @@ func (c check) of(target types.NamespacedName) checkOf {
 	return checkOf{target, c.conditionType, c.name}
 }
 
-// all runs the checks at once, with this client of the seed, and gives their results, each within the timeout.
-func (r *runner) all(ctx context.Context, seed client.Client, target types.NamespacedName, checks []check) []health.Result {
+// runAll runs the checks at once, with this client of the seed, and gives their results, each within the timeout.
+func (r *runner) runAll(ctx context.Context, seed client.Client, target types.NamespacedName, checks []check) []health.Result {
 	results := make([]health.Result, len(checks))
 	var running sync.WaitGroup
 	for i, c := range checks {
 		running.Go(func() {
-			results[i] = r.one(ctx, seed, target, c)
+			results[i] = r.runOne(ctx, seed, target, c)
 			results[i].Check = c.name
 		})
 	}
@@ -85,25 +85,25 @@ func (r *runner) confirm(ctx context.Context, target types.NamespacedName, check
 			doubtful = append(doubtful, c)
 		}
 	}
-	return append(results, r.all(ctx, r.live, target, doubtful)...)
+	return append(results, r.runAll(ctx, r.live, target, doubtful)...)
 }
 
-// one runs one check, and comes back by the timeout whether the check does or not.
-func (r *runner) one(ctx context.Context, seed client.Client, target types.NamespacedName, c check) health.Result {
+// runOne runs one check, and comes back by the timeout whether the check does or not.
+func (r *runner) runOne(ctx context.Context, seed client.Client, target types.NamespacedName, c check) health.Result {
 	id := c.of(target)
-	if _, busy := r.busy.LoadOrStore(id, nil); busy {
-		return health.Error(r.late())
+	if _, busy := r.running.LoadOrStore(id, nil); busy {
+		return health.Error(r.timeoutError())
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, r.timeout, r.late())
+	ctx, cancel := context.WithTimeoutCause(ctx, r.timeout, r.timeoutError())
 	done := make(chan health.Result, 1)
 	go func() {
 		result := health.Error(errors.New("the check ended its goroutine"))
 		defer func() {
-			r.busy.Delete(id) // before the result is there: the next run may follow at once
+			r.running.Delete(id) // before the result is there: the next run may follow at once
 			done <- result
 			cancel()
 		}()
-		result = r.protected(ctx, seed, target, c)
+		result = r.runProtected(ctx, seed, target, c)
 	}()
 	select {
 	case result := <-done:
@@ -118,9 +118,11 @@ func (r *runner) one(ctx context.Context, seed client.Client, target types.Names
 	}
 }
 
-func (r *runner) late() error { return fmt.Errorf("the check gave no result within %s", r.timeout) }
+func (r *runner) timeoutError() error {
+	return fmt.Errorf("the check gave no result within %s", r.timeout)
+}
 
-func (r *runner) protected(ctx context.Context, seed client.Client, target types.NamespacedName, c check) (result health.Result) {
+func (r *runner) runProtected(ctx context.Context, seed client.Client, target types.NamespacedName, c check) (result health.Result) {
 	defer func() {
 		if p := recover(); p != nil {
 			log.FromContext(ctx).Error(fmt.Errorf("%v", p), "Check panicked", "check", c.name, "conditionType", c.conditionType, "stack", string(debug.Stack()))
@@ -130,7 +132,7 @@ func (r *runner) protected(ctx context.Context, seed client.Client, target types
 	single, err := r.check(ctx, seed, target, c)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded): // also of a client that counts the time by itself
-		return health.Error(r.late()) // the same text as for one that ignores it
+		return health.Error(r.timeoutError()) // the same text as for one that ignores it
 	case err != nil:
 		return health.Error(err)
 	case single == nil:
@@ -144,7 +146,7 @@ func (r *runner) protected(ctx context.Context, seed client.Client, target types
 }
 
 func (r *runner) check(ctx context.Context, seed client.Client, target types.NamespacedName, c check) (*SingleCheckResult, error) {
-	if err := r.refer(ctx, target, c); err != nil { // before it reads, so that no news is lost
+	if err := r.followRefs(ctx, target, c); err != nil { // before it reads, so that no news is lost
 		return nil, err
 	}
 	instance := c.newCheck()
@@ -170,8 +172,8 @@ func (r *runner) check(ctx context.Context, seed client.Client, target types.Nam
 	return instance.Check(ctx, target)
 }
 
-// refer has the target checked when something changes that the check refers to.
-func (r *runner) refer(ctx context.Context, target types.NamespacedName, c check) error {
+// followRefs has the target checked when something changes that the check refers to.
+func (r *runner) followRefs(ctx context.Context, target types.NamespacedName, c check) error {
 	referrer, ok := c.newCheck().(Referrer)
 	if !ok {
 		return nil
@@ -221,11 +223,11 @@ func (r *refs) follow(by checkOf, objects []client.Object) error {
 		}
 		wanted = append(wanted, health.Ref{Kind: kind, Namespace: key.Namespace, Name: key.Name})
 	}
-	r.index.Follow(by, wanted)
+	r.index.SetRefs(by, wanted)
 	return nil
 }
 
-// clusterScoped says whether objects of the kind are in no namespace. Of a kind that isn't served it is false: each look asks again.
+// clusterScoped says whether objects of the kind are in no namespace. Of a kind that isn't served it is false: each evaluation asks again.
 func clusterScoped(kinds meta.RESTMapper, kind schema.GroupVersionKind) (bool, error) {
 	mapping, err := kinds.RESTMapping(kind.GroupKind(), kind.Version)
 	if meta.IsNoMatchError(err) {
@@ -240,7 +242,7 @@ func clusterScoped(kinds meta.RESTMapper, kind schema.GroupVersionKind) (bool, e
 // forget what these checks of a target refer to.
 func (r *refs) forget(target types.NamespacedName, checks []check) {
 	for _, c := range checks {
-		r.index.Follow(c.of(target), nil)
+		r.index.SetRefs(c.of(target), nil)
 	}
 }
 

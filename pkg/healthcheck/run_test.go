@@ -27,7 +27,7 @@ func runOf(name string, f checkFunc) check {
 
 func outcomes(r *runner, checks ...check) map[string]health.Result {
 	byName := map[string]health.Result{}
-	for _, result := range r.all(context.Background(), r.seed, types.NamespacedName{Name: "t"}, checks) {
+	for _, result := range r.runAll(context.Background(), r.seed, types.NamespacedName{Name: "t"}, checks) {
 		byName[result.Check] = result
 	}
 	return byName

@@ -30,7 +30,7 @@ type SingleCheckResult struct {
 	Detail string
 	// Codes classify what is wrong, such as ERR_CONFIGURATION_PROBLEM.
 	Codes []string
-	// ProgressingThreshold is how long Progressing is believed since it began; then it counts as False, until True. Without
+	// ProgressingThreshold is how long Progressing is trusted since it began; then it counts as False, until True. Without
 	// one it counts as False at once: nothing would ever end it.
 	ProgressingThreshold *time.Duration
 
@@ -54,7 +54,7 @@ type ShootClient interface {
 
 // SeedClient is implemented by checks that look at the seed cluster, where the target is: its client is injected before
 // each Check. It reads from the manager's cache, unstructured objects too; that something doesn't exist is confirmed by a
-// live read, so NotFound may be believed. What may not be listed or watched any more is an error. What would turn the condition False
+// live read, so NotFound may be trusted. What may not be listed or watched any more is an error. What would turn the condition False
 // is confirmed by another run, of a fresh check whose client reads live. InjectSourceClient, as Gardener's library has it, will do, too.
 type SeedClient interface {
 	InjectSeedClient(client.Client)
@@ -83,7 +83,7 @@ type Referrer interface {
 	// Refs gives the objects: each with its name and namespace, and a type that the manager's scheme knows or unstructured. Of a
 	// kind that is in no namespace the namespace says nothing.
 	// It is called on an instance that no client was injected to, before each Check and within its deadline. A panic, or an
-	// object of a kind that can't be told, makes the condition Unknown.
+	// object of an unknown kind, makes the condition Unknown.
 	Refs(target types.NamespacedName) []client.Object
 }
 

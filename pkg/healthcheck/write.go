@@ -32,32 +32,32 @@ type writer struct {
 	shape  health.Shape
 	clock  clock.PassiveClock
 	// breaker holds back what turns False.
-	breaker  *breaker
-	contests health.Contests
-	// codeless is when codes were written and weren't there, in seconds since 1970. They would be missed, and written, at each look.
-	codeless atomic.Int64
+	breaker   *breaker
+	conflicts health.WriteConflicts
+	// codesDroppedAt is when codes were written and weren't there, in seconds since 1970. They would be missed, and written, at each evaluation.
+	codesDroppedAt atomic.Int64
 }
 
-// codelessKept is for how long it is believed that a kind keeps no codes: its definition may get them.
-const codelessKept = time.Hour
+// codesDroppedTTL is for how long it is trusted that a kind keeps no codes: its definition may get them.
+const codesDroppedTTL = time.Hour
 
 func (w *writer) keepsCodes() bool {
-	at := w.codeless.Load()
-	return at == 0 || w.clock.Since(time.Unix(at, 0)) >= codelessKept
+	at := w.codesDroppedAt.Load()
+	return at == 0 || w.clock.Since(time.Unix(at, 0)) >= codesDroppedTTL
 }
 
-// judge writes what follows from the input's results, and touches no condition of others. Before a condition turns False, confirm gives its
-// results by what is there now; nil when these are so. It gives the target as it is then; nil when it is gone. lookAgain is when the
+// write writes what follows from the input's results, and touches no condition of others. Before a condition turns False, confirm gives its
+// results by what is there now; nil when these are so. It gives the target as it is then; nil when it is gone. requeueAt is when the
 // verdict changes without news; zero when it doesn't.
-func (w *writer) judge(ctx context.Context, in health.Input, confirm func() []health.Result) (target *unstructured.Unstructured, lookAgain time.Time, err error) {
+func (w *writer) write(ctx context.Context, in health.Input, confirm func() []health.Result) (target *unstructured.Unstructured, requeueAt time.Time, err error) {
 	key := client.ObjectKeyFromObject(in.Target)
 	var turned []string
-	mayFail := func(conditionType string, doubted bool) bool {
+	allowFalse := func(conditionType string, doubted bool) bool {
 		if confirm != nil { // the breaker was closed just now
 			return false
 		}
 		turned = append(turned, conditionType)
-		return w.breaker.mayFail(ctx, key, conditionType, doubted)
+		return w.breaker.allowFalse(ctx, key, conditionType, doubted)
 	}
 	defer func() {
 		if err != nil || target == nil {
@@ -66,7 +66,7 @@ func (w *writer) judge(ctx context.Context, in health.Input, confirm func() []he
 	}()
 	var refusal error
 	for range attempts {
-		if in = unclaimed(in); len(in.Results)+len(in.Remove) == 0 {
+		if in = withoutOwned(in); len(in.Results)+len(in.Remove) == 0 {
 			return in.Target, time.Time{}, nil
 		}
 		if confirm != nil && w.turnsFalse(in) {
@@ -75,9 +75,9 @@ func (w *writer) judge(ctx context.Context, in health.Input, confirm func() []he
 			}
 			confirm = nil
 		}
-		plan := w.plan(in, mayFail)
-		if in.Target, refusal = w.carryOut(ctx, in.Target, plan.Steps); refusal == nil {
-			return in.Target, w.breaker.judged(key, plan), nil
+		plan := w.plan(in, allowFalse)
+		if in.Target, refusal = w.apply(ctx, in.Target, plan.Steps); refusal == nil {
+			return in.Target, w.breaker.recordVerdicts(key, plan), nil
 		}
 		if in.Target, err = w.reread(ctx, in.Target, refusal); err != nil || in.Target == nil {
 			return nil, time.Time{}, err
@@ -88,26 +88,26 @@ func (w *writer) judge(ctx context.Context, in health.Input, confirm func() []he
 
 // notWritten takes back that conditions of a target turned False: the write failed, or the target is gone.
 func (w *writer) notWritten(target client.ObjectKey, turned []string, gone bool) {
-	w.breaker.flips.Unwritten(target.String(), turned...)
+	w.breaker.state.RevertFalse(target.String(), turned...)
 	if gone {
-		w.breaker.flips.Forget(target.String())
-		w.contests.Forget(target.String())
+		w.breaker.state.Forget(target.String())
+		w.conflicts.Forget(target.String())
 	}
 }
 
-// unclaimed is the input without what a HealthCheckRegistration decides by now.
-func unclaimed(in health.Input) health.Input {
+// withoutOwned is the input without what a HealthCheckRegistration decides by now.
+func withoutOwned(in health.Input) health.Input {
 	in.Results = maps.Clone(in.Results)
 	maps.DeleteFunc(in.Results, func(conditionType string, _ []health.Result) bool { return health.Owns(in.Target, conditionType) })
 	in.Remove = slices.DeleteFunc(slices.Clone(in.Remove), func(conditionType string) bool { return health.Owns(in.Target, conditionType) })
 	return in
 }
 
-func (w *writer) plan(in health.Input, mayFail func(conditionType string, doubted bool) bool) health.Plan {
-	in.Shape, in.Lacks.Codes, in.MayFail, in.HowToBelieve = w.shape, !w.keepsCodes(), mayFail, w.breaker.howToBelieve
+func (w *writer) plan(in health.Input, allowFalse func(conditionType string, doubted bool) bool) health.Plan {
+	in.Shape, in.Unsupported.Codes, in.AllowFalse, in.ResetHint = w.shape, !w.keepsCodes(), allowFalse, w.breaker.resetHint
 	key, uid := client.ObjectKeyFromObject(in.Target).String(), in.Target.GetUID()
-	in.Contest = func(t string, found, next *health.Condition) (rewrites bool, until time.Time) {
-		return w.contests.Ask(key, uid, t, found, next, w.clock.Now())
+	in.CheckConflict = func(t string, found, next *health.Condition) (rewrites bool, until time.Time) {
+		return w.conflicts.Check(key, uid, t, found, next, w.clock.Now())
 	}
 	return health.PlanTarget(in, w.clock.Now())
 }
@@ -122,7 +122,7 @@ func (w *writer) turnsFalse(in health.Input) bool {
 // its name. Else the error is why.
 func (w *writer) reread(ctx context.Context, seen *unstructured.Unstructured, refusal error) (*unstructured.Unstructured, error) {
 	missing := apierrors.IsNotFound(refusal)
-	if !missing && !outdated(refusal) {
+	if !missing && !isStale(refusal) {
 		return nil, refusal
 	}
 	now := untyped(seen.GroupVersionKind())
@@ -139,8 +139,8 @@ func (w *writer) reread(ctx context.Context, seen *unstructured.Unstructured, re
 	return now, nil
 }
 
-// carryOut gives the target as the last write left it. After an error it is the one that was given.
-func (w *writer) carryOut(ctx context.Context, target *unstructured.Unstructured, steps []health.Step) (*unstructured.Unstructured, error) {
+// apply gives the target as the last write left it. After an error it is the one that was given.
+func (w *writer) apply(ctx context.Context, target *unstructured.Unstructured, steps []health.Step) (*unstructured.Unstructured, error) {
 	for _, step := range steps {
 		patch, err := step.Patch(target)
 		if err != nil || patch == nil {
@@ -150,16 +150,16 @@ func (w *writer) carryOut(ctx context.Context, target *unstructured.Unstructured
 		if err := w.client.Status().Patch(ctx, after, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(fieldOwner)); err != nil {
 			return target, fmt.Errorf("write condition %s: %w", step.Condition.Type, err)
 		}
-		if err := w.stored(ctx, after, step); err != nil {
+		if err := w.checkStored(ctx, after, step); err != nil {
 			return target, err
 		}
-		tell(ctx, step)
+		logChange(ctx, step)
 		key, found := client.ObjectKeyFromObject(target).String(), health.Find(target, step.Condition.Type)
-		left := step.Left()
+		left := step.Result()
 		if left != nil && !w.keepsCodes() {
 			left.Codes = nil // as the API server has it
 		}
-		if w.contests.Wrote(key, target.GetUID(), step.Condition.Type, found, left, w.clock.Now()) {
+		if w.conflicts.RecordWrite(key, target.GetUID(), step.Condition.Type, found, left, w.clock.Now()) {
 			log.FromContext(ctx).Info("Condition put right that somebody else writes, too; --show-managed-fields tells by whom", "conditionType", step.Condition.Type)
 		}
 		target = after
@@ -167,8 +167,8 @@ func (w *writer) carryOut(ctx context.Context, target *unstructured.Unstructured
 	return target, nil
 }
 
-// stored looks at what became of a write: an API server drops what the kind's schema doesn't have.
-func (w *writer) stored(ctx context.Context, target *unstructured.Unstructured, step health.Step) error {
+// checkStored looks at what became of a write: an API server drops what the kind's schema doesn't have.
+func (w *writer) checkStored(ctx context.Context, target *unstructured.Unstructured, step health.Step) error {
 	if step.Remove {
 		return nil
 	}
@@ -177,23 +177,23 @@ func (w *writer) stored(ctx context.Context, target *unstructured.Unstructured, 
 		return fmt.Errorf("write condition %s: the API server dropped it, since the schema of %s has no such status.conditions", step.Condition.Type, target.GetKind())
 	}
 	if len(step.Condition.Codes) > 0 && len(is.Codes) == 0 {
-		w.codeless.Store(w.clock.Now().Unix())
-		log.FromContext(ctx).Info("Codes aren't written for a while: the API server dropped them", "kind", target.GetKind(), "for", codelessKept.String())
+		w.codesDroppedAt.Store(w.clock.Now().Unix())
+		log.FromContext(ctx).Info("Codes aren't written for a while: the API server dropped them", "kind", target.GetKind(), "for", codesDroppedTTL.String())
 	}
 	return nil
 }
 
-func tell(ctx context.Context, step health.Step) {
+func logChange(ctx context.Context, step health.Step) {
 	if c := step.Condition; step.Remove {
 		log.FromContext(ctx).Info("Condition removed", "conditionType", c.Type)
-	} else if c.Status != step.Before {
-		log.FromContext(ctx).Info("Condition changed", "conditionType", c.Type, "status", c.Status, "before", step.Before, "message", c.Message)
+	} else if c.Status != step.Previous {
+		log.FromContext(ctx).Info("Condition changed", "conditionType", c.Type, "status", c.Status, "before", step.Previous, "message", c.Message)
 	}
 }
 
-// outdated: the API server refuses a patch whose guard doesn't hold as unprocessable, and one that lost a race as a conflict. What
+// isStale: the API server refuses a patch whose guard doesn't hold as unprocessable, and one that lost a race as a conflict. What
 // a schema or a policy refuses is unprocessable with causes.
-func outdated(err error) bool {
+func isStale(err error) bool {
 	var refused apierrors.APIStatus
 	if !apierrors.IsInvalid(err) || !errors.As(err, &refused) {
 		return apierrors.IsConflict(err)

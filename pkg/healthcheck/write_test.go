@@ -70,17 +70,17 @@ func TestATargetThatWasSeenTooLateTurnsFalseOnlyByWhatIsThereNow(t *testing.T) {
 func TestABreakerThatIsResetMeanwhileBelievesNothingUnconfirmed(t *testing.T) {
 	r, stored := reconcilerOf(For(gadget).Check("X", "a", func() HealthCheck { return &sourced{} }), interceptor.Funcs{})
 	for _, target := range []string{"b/1", "b/2", "b/3"} {
-		r.writer.breaker.flips.MayFail(target, "X", false, 3, r.clock.Now())
+		r.writer.breaker.state.AllowFalse(target, "X", false, 3, r.clock.Now())
 	}
 	target := untyped(gadget)
 	if err := stored.Get(t.Context(), ofG.NamespacedName, target); err != nil {
 		t.Fatal(err)
 	}
 	r.runner.seed, r.runner.live = &world{says: "False"}, &world{says: "True"}
-	g := r.gather(t.Context(), target, "X", r.checks)
-	opened, _ := r.writer.breaker.flips.Breaker()
-	r.writer.breaker.flips.Reset(opened.ID, r.clock.Now())
-	if _, _, err := r.writer.judge(t.Context(), g.in, g.confirm); err != nil {
+	g := r.runChecks(t.Context(), target, "X", r.checks)
+	opened, _ := r.writer.breaker.state.Opening()
+	r.writer.breaker.state.Reset(opened.ID, r.clock.Now())
+	if _, _, err := r.writer.write(t.Context(), g.in, g.confirm); err != nil {
 		t.Fatal(err)
 	}
 	if got := conditionOf(t, stored, "X"); !strings.HasPrefix(got, "True: ") {
@@ -257,7 +257,7 @@ func TestWhatARegistrationDecidesIsLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	late := health.Input{Target: claimed, Results: map[string][]health.Result{"X": {{Status: health.True}}}}
-	if _, _, err := r.writer.judge(t.Context(), late, nil); err != nil || conditionOf(t, stored, "X") != "none" {
+	if _, _, err := r.writer.write(t.Context(), late, nil); err != nil || conditionOf(t, stored, "X") != "none" {
 		t.Errorf("a claim that comes while checks run is overlooked: %v", err)
 	}
 	claim("")
@@ -279,7 +279,7 @@ func TestABreakerWhoseDoubtIsNotWrittenStaysOpen(t *testing.T) {
 	r, _ := reconcilerOf(For(gadget).Check("X", "a", func() HealthCheck { return &sourced{} }), refuses)
 	sees(t, r, "True")
 	for _, target := range []string{"b/1", "b/2"} {
-		r.writer.breaker.flips.MayFail(target, "X", false, 3, r.clock.Now())
+		r.writer.breaker.state.AllowFalse(target, "X", false, 3, r.clock.Now())
 	}
 	fails = true
 	r.runner.seed, r.runner.live = &world{says: "False"}, &world{says: "False"}

@@ -54,7 +54,7 @@ func (s *site) answers(e *envoy.Envoy) func() bool {
 	}
 }
 
-// What Autohealer relies on in Envoy Gateway.
+// What Autohealer could rely on.
 var _ = Describe("An EnvoyPatchPolicy", func() {
 	It("has Envoy detect outliers with every setting, eject a failing backend and take it back", func(ctx SpecContext) {
 		s := newSite(ctx, "patched", 3)

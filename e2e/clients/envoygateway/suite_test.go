@@ -35,7 +35,7 @@ func TestEnvoyGateway(t *testing.T) {
 	}
 	for _, name := range []string{"envoy-gateway", "envoygateway-crds.yaml"} {
 		if _, err := os.Stat(filepath.Join(binDir, name)); err != nil {
-			t.Skipf("there is no %s in %s: make envoygateway puts it there, make test-clients as well", name, binDir)
+			t.Skipf("there is no %s in %s: make envoygateway puts it there, make test-ecosystem as well", name, binDir)
 		}
 	}
 	suite.RunInOwnNetwork(t, "Envoy Gateway", netip.MustParseAddr(hostIP))

@@ -46,6 +46,18 @@ func Run(t *testing.T, description string) {
 		})
 	}
 	ginkgo.RunSpecs(t, description)
+	for _, figure := range measured {
+		t.Attr("measured", figure)
+	}
+}
+
+var measured []string
+
+// Measured keeps a figure for the summary of `make test`, and shows it among the specs as well.
+func Measured(format string, args ...any) {
+	figure := fmt.Sprintf(format, args...)
+	measured = append(measured, figure)
+	ginkgo.AddReportEntry(figure)
 }
 
 // mark is what package testing has before such lines, so that they are found behind output that has no end of line.

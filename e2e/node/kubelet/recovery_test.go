@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/e2e/harness/suite"
 )
 
 // outage is an upstream that isn't there until some moment of its dependents' back-off. Two Deployments need it: one of the
@@ -253,7 +254,7 @@ func expectRestarts(ctx context.Context, wc *v1alpha1.WeederConfig, all []restar
 	terminated, late := 0, 0
 	var slowest, saved time.Duration
 	for _, r := range all {
-		tell(r.String())
+		suite.Measured("%s", r)
 		slowest, saved = max(slowest, r.asked), saved+r.alone-r.ran
 		if strings.HasPrefix(r.victim.state, "terminated") {
 			terminated++
@@ -262,7 +263,7 @@ func expectRestarts(ctx context.Context, wc *v1alpha1.WeederConfig, all []restar
 			late++
 		}
 	}
-	tell(fmt.Sprintf("crash loops of a real kubelet: %d restarts, each DELETE at most %d ms after the Service was Ready; against no weeder %.0f s saved", len(all), slowest.Milliseconds(), saved.Seconds()))
+	suite.Measured("crash loops of a real kubelet: %d restarts, each DELETE at most %d ms after the Service was Ready; against no weeder %.0f s saved", len(all), slowest.Milliseconds(), saved.Seconds())
 	for _, r := range all {
 		Expect(r.asked).To(BeNumerically("<", time.Second), "%s: from the watch's news to the DELETE in the audit log. %s", r.name, r)
 	}

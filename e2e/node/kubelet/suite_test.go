@@ -6,8 +6,6 @@ package kubelet
 
 import (
 	"context"
-	"os"
-	"strings"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -28,23 +26,7 @@ func TestKubelet(t *testing.T) {
 		t.Skip(why)
 	}
 	suite.Run(t, "With a real kubelet")
-	for _, figure := range figures {
-		t.Attr("measured", figure)
-	}
 }
-
-// figures of this run; the summary of `make test` shows them.
-var figures []string
-
-// tell keeps a figure, and shows it among the specs as well.
-func tell(figure string) {
-	figures = append(figures, figure)
-	AddReportEntry(figure)
-}
-
-// kwokLabel marks the nodes that kwok plays. Without them, one sick node would be all nodes, and the limits would forbid
-// to evict from it.
-const kwokLabel = "autohealer.test/kwok"
 
 var (
 	h    *harness.Harness
@@ -57,15 +39,13 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	h, err = harness.Start(ctx, harness.Options{
 		Out:         GinkgoWriter,
 		ManagerArgs: []string{"--leader-elect=false"}, // one manager needs no election
-		Cluster: cluster.Options{ExtraArgs: map[cluster.Component][]string{
-			cluster.Kwok: {"--manage-all-nodes=false", "--manage-nodes-with-label-selector=" + kwokLabel + "=true"},
-		}},
+		Cluster:     cluster.Options{ExtraArgs: map[cluster.Component][]string{cluster.Kwok: node.BesideKwok}},
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(h.Stop()).To(Succeed()) })
 	core, err = kubernetes.NewForConfig(h.Config)
 	Expect(err).NotTo(HaveOccurred())
-	_, err = h.AddNodes(ctx, 100, cluster.NodeOptions{Prefix: "ballast", Labels: map[string]string{kwokLabel: "true"}})
+	_, err = node.AddBallast(ctx, h.Cluster)
 	Expect(err).NotTo(HaveOccurred())
 	real, err = node.Start(ctx, h.Cluster, node.Options{Labels: map[string]string{corev1.LabelTopologyZone: "zone-real"}, Out: GinkgoWriter})
 	Expect(err).NotTo(HaveOccurred())
@@ -78,7 +58,7 @@ var _ = AfterEach(func() {
 		return
 	}
 	for _, component := range []cluster.Component{real.Kubelet, harness.Manager} {
-		AddReportEntry("the log of "+string(component)+" ends with", tail(h.Log(component)))
+		AddReportEntry("the log of "+string(component)+" ends with", h.LogTail(component, 60))
 	}
 })
 
@@ -92,15 +72,6 @@ func underOath(ctx context.Context) {
 	DeferCleanup(func(ctx context.Context) {
 		Expect(witness.Check(ctx)).To(BeEmpty(), "the oracle saw invariants broken")
 	})
-}
-
-func tail(file string) string {
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return err.Error()
-	}
-	lines := strings.Split(strings.TrimSpace(string(content)), "\n")
-	return strings.Join(lines[max(0, len(lines)-60):], "\n")
 }
 
 // newNamespace is one for a spec; it goes with it.

@@ -2,6 +2,10 @@
 
 package pod
 
-import "testing"
+import (
+	"testing"
+
+	_ "github.com/onsi/ginkgo/v2" // for its flags, which make test-clients gives
+)
 
 func TestPod(t *testing.T) { t.Skip("a real node needs Linux") }

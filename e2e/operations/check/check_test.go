@@ -85,7 +85,7 @@ var _ = Describe("kubectl autohealer check", func() {
 		Expect(plugin(ctx, h.Kubeconfig, "version")).To(SatisfyAll(HaveField("Code", 0), HaveField("Err", BeEmpty()),
 			HaveField("Out", MatchRegexp(`^Client Version: \S+\nManager Version: \S+\nKubernetes Version: v1\.\d+\.\d+\S*\n$`))))
 		Expect(plugin(ctx, h.Kubeconfig, "version", "--autohealer-namespace=nowhere", "-o", "yaml").Out).To(MatchRegexp(
-			`(?s)^apiVersion: cli.autohealer.resourcestack.com/v1alpha1\n.*kind: Version\n.*managerVersionUnknown: leases.coordination.k8s.io "autohealer-manager" not found\n`))
+			`(?s)^apiVersion: cli.autohealer.resourcestack.com/v1alpha1\n.*kind: Version\n.*managerVersionUnknown: 'there is no Lease autohealer-manager in namespace nowhere:`))
 		Expect(plugin(ctx, h.Kubeconfig, "check", "-o", "jsonpath={.sound}", "--wait", "--timeout=1m").Out).To(Equal("true"))
 		Expect(kubectl(ctx, "get", "conditionsets,guardrailexceptions,guardrails,probeconfigs,weederconfigs", "-A", "-o", "name")).To(BeEmpty(), "nothing is stored")
 		for _, args := range [][]string{{"check", "more"}, {"check", "--wait", "--timeout=-1s"}, {"check", "--wait=2m"}, {"check", "-o", "xml"}, {"check", "--server=https://" + cluster.Unserved()}} {
@@ -168,6 +168,17 @@ var _ = Describe("kubectl autohealer check", func() {
 		))
 	})
 
+	It("names a webhook that fails open, chosen or not, beside what else differs", func(ctx SpecContext) {
+		mend()
+		kubectl(ctx, "patch", "validatingwebhookconfiguration", "autohealer", "--type=json", "-p",
+			`[{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Ignore"},{"op":"replace","path":"/webhooks/0/matchPolicy","value":"Exact"}]`)
+		Eventually(broken).WithContext(ctx).Should(ConsistOf(
+			is("webhook", "validatingwebhookconfiguration/autohealer has failurePolicy Ignore, which is weaker than this version's Fail: while no manager answers, changes of policies are admitted without the webhook",
+				"If somebody chose that, as by the chart's value webhook.failurePolicy, "),
+			is("webhook", "validatingwebhookconfiguration/autohealer is of another version than this plugin, or was changed: webhooks[0].matchPolicy differs", "kubectl apply -k config/default"),
+		))
+	})
+
 	It("names a webhook that was made to let the policies of a namespace pass", func(ctx SpecContext) {
 		mend()
 		kubectl(ctx, "patch", "validatingwebhookconfiguration", "autohealer", "--type=json", "-p", `[{"op":"replace","path":"/webhooks/0/namespaceSelector","value":{"matchLabels":{"judged":"yes"}}}]`)
@@ -195,7 +206,7 @@ caches         ok: the manager has seen every change of a policy, but for those 
 verdicts       UNSOUND, which may follow from webhook
 records        ok: each taint of Autohealer's on a node is of a ConditionSet that is there, and every record can be read
 The installation isn't sound, or can't be seen to be. What to do:
-webhook        Install this version: kubectl apply -k config/default; or use the plugin of the version that is installed.
+webhook        Install this version, the way it was installed: helm upgrade, or kubectl apply -f install.yaml, or kubectl apply -k config/default; or use the plugin of the version that is installed.
 All that was found: kubectl autohealer check -o yaml
 `))))
 	})

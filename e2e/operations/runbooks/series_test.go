@@ -44,8 +44,8 @@ func expectSelected(ctx context.Context, nodes int) {
 }
 
 var _ = Describe("the manager's metrics", func() {
-	// Measured: 79 with one policy that acted, and 7 for each further one.
-	It("grow with policies, by no more than ten each, and with nothing else", func(ctx SpecContext) {
+	// Measured: 92 with one policy that acted, and 22 for each further one, of which 15 count what it changes: they begin at 0.
+	It("grow with policies, by no more than 22 each, and with nothing else", func(ctx SpecContext) {
 		before := own(ctx)
 		Expect(len(before)).To(BeNumerically("<", 100), "with one policy")
 		for i := range many {
@@ -58,7 +58,7 @@ var _ = Describe("the manager's metrics", func() {
 		expectSelected(ctx, 12)
 		with := own(ctx)
 		AddReportEntry("series with 1 and with 11 policies", fmt.Sprint(len(before), " ", len(with)))
-		Expect(len(with)).To(BeNumerically("<=", len(before)+10*many))
+		Expect(len(with)).To(BeNumerically("<=", len(before)+22*many))
 
 		further, err := h.AddNodes(ctx, 50, cluster.NodeOptions{Prefix: "further"})
 		Expect(err).NotTo(HaveOccurred())

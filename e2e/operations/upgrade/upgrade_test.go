@@ -5,8 +5,6 @@ package upgrade
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -36,23 +34,6 @@ var _ = suite.OfFailures(func() *harness.Harness { return h.Started() })
 // version is one that is installed: the tree with its config, and its manager.
 type version struct{ tree, manager string }
 
-// before is the version that is upgraded from, which hack/previous names.
-func before(ctx context.Context) version {
-	GinkgoHelper()
-	bin, err := cluster.BinDir()
-	Expect(err).NotTo(HaveOccurred())
-	v := version{tree: GinkgoT().TempDir(), manager: filepath.Join(bin, "previous", "manager")}
-	if _, err := os.Stat(v.manager); err != nil {
-		Skip("there is no manager of the version before: make previous builds it, in a clone that has its commit")
-	}
-	root, err := filepath.Abs(filepath.Join("..", "..", ".."))
-	Expect(err).NotTo(HaveOccurred())
-	ref, err := os.ReadFile(filepath.Join(root, "hack", "previous", "ref"))
-	Expect(err).NotTo(HaveOccurred())
-	Expect(unpack(ctx, root, strings.TrimSpace(string(ref)), v.tree)).To(Succeed())
-	return v
-}
-
 // become installs a version and starts its manager in place of the one that runs.
 func become(ctx context.Context, v version) {
 	GinkgoHelper()
@@ -76,7 +57,8 @@ func sicken(ctx context.Context, node int, status corev1.ConditionStatus) {
 
 var _ = Describe("An upgrade, a rollback and an upgrade again", func() {
 	It("undo nothing while policies act, and leave nothing behind once they don't", func(ctx SpecContext) {
-		old := before(ctx)
+		tree, manager := world.Previous(ctx)
+		old := version{tree, manager}
 		envoys := world.NewEnvoys()
 		started, err := harness.Start(ctx, harness.Options{
 			Out: GinkgoWriter, From: old.tree, ManagerArgs: append(envoys.ManagerArgs(), "--leader-elect=false", "--probe-loopback"),

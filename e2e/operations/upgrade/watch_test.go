@@ -3,7 +3,6 @@ package upgrade
 import (
 	"context"
 	"fmt"
-	"os/exec"
 	"slices"
 	"sync"
 
@@ -15,15 +14,6 @@ import (
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 )
-
-// unpack takes config and crds of a commit out of the repository.
-func unpack(ctx context.Context, root, commit, dir string) error {
-	out, err := exec.CommandContext(ctx, "sh", "-c", `git -C "$1" archive "$2" config crds | tar -x -C "$3"`, "sh", root, commit, dir).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("unpack %s: %w: %s", commit, err, out)
-	}
-	return nil
-}
 
 // watched are the objects that policies had acted on, each with all that became of it since.
 type watched struct {

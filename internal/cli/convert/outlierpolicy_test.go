@@ -2,13 +2,16 @@ package convert
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/durationpb"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -153,7 +156,8 @@ func TestTheExamplesOfTheDesignGiveItsConfigurations(t *testing.T) {
 				t.Fatalf("%d objects, %+v", len(r.Objects), r.Notes)
 			}
 			report := checker.Object(t.Context(), r.Objects[0].Content, nil)
-			if !report.Allowed || len(report.Violations) > 0 {
+			warnedOf := func(v check.Violation) bool { return v.Rule == "outlierpolicy/split-misses-hangs" } // which the design doesn't know
+			if !report.Allowed || len(slices.DeleteFunc(report.Violations, warnedOf)) > 0 {
 				t.Fatalf("allowed %v, %+v", report.Allowed, report.Violations)
 			}
 			compareEnvoy(t, example[1], translated(t, report.Stored, example[0]))
@@ -199,6 +203,10 @@ func compareEnvoy(t *testing.T, want string, got *clusterv3.Cluster) {
 	if err := protojson.Unmarshal(text, wanted); err != nil {
 		t.Fatal(err)
 	}
+	if !proto.Equal(got.CommonLbConfig.UpdateMergeWindow, durationpb.New(0)) {
+		t.Errorf("ejections wait for %v", got.CommonLbConfig.UpdateMergeWindow)
+	}
+	wanted.CommonLbConfig.UpdateMergeWindow = got.CommonLbConfig.UpdateMergeWindow // which the design doesn't have: decision 0075
 	if diff := cmp.Diff(wanted, &clusterv3.Cluster{CommonLbConfig: got.CommonLbConfig, OutlierDetection: got.OutlierDetection}, protocmp.Transform()); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}

@@ -52,7 +52,7 @@ func how(v snapshot.ChecksView) string {
 		return " can't be read, so what it wrote stays: " + v.Unreadable
 	case v.Target == nil:
 		return " doesn't select it"
-	case v.Target.Why != "" && v.Target.Stands == lifecycle.Deleted:
+	case v.Target.Why != "" && v.Target.State == lifecycle.Deleted:
 		return " decides nothing: " + v.Target.Why
 	case v.Target.Why != "":
 		return " doesn't check it, and its conditions stay as they are: " + v.Target.Why

@@ -23,10 +23,10 @@ func Node(v snapshot.NodeView) string {
 	t := &text{now: v.At.Now}
 	t.line(0, "node/%s", v.Node)
 	if v.Broken != nil {
-		t.line(1, "The record of what Autohealer did here, the annotation %s, can't be read, so nothing is done and nothing undone. To mend it, %s", v1alpha1.AnnotationOwnedTaints, v.Broken.Mend())
+		t.line(1, "The record of what Autohealer did here, the annotation %s, can't be read, so nothing is done and nothing undone. To fix it, %s", v1alpha1.AnnotationOwnedTaints, v.Broken.RepairSteps())
 	}
-	if h := v.Plan.Node.Hold; h.Holds(v.At.Now, v.At.Server) {
-		t.line(1, "Left alone: %s. What was done is undone all the same.", h.Says(v.At.Now))
+	if h := v.Plan.Node.Hold; h.Active(v.At.Now, v.At.Server) {
+		t.line(1, "Left alone: %s. What was done is undone all the same.", h.Message(v.At.Now))
 	}
 	for _, s := range v.Sights {
 		t.set(v, s)
@@ -65,7 +65,7 @@ func (t *text) unknown(plural string, why error) {
 }
 
 // set tells of one set: what it did, what it saw, what it would do, and what is in the way.
-func (t *text) set(v snapshot.NodeView, s condition.Sight) {
+func (t *text) set(v snapshot.NodeView, s condition.SetStatus) {
 	t.line(1, "ConditionSet %s: %s", s.Set.Name, t.state(s))
 	for _, m := range s.Members {
 		t.line(2, "%s", t.member(m, s))
@@ -96,11 +96,11 @@ func (t *text) set(v snapshot.NodeView, s condition.Sight) {
 }
 
 // state is what the set did here, or how it stands to the node.
-func (t *text) state(s condition.Sight) string {
+func (t *text) state(s condition.SetStatus) string {
 	did := ""
 	if s.Claim != nil {
 		did = fmt.Sprintf("taint %s:%s %s", s.Claim.Key, s.Claim.Effect, t.since(s.Claim.Since.Time))
-		if !s.Carried {
+		if !s.TaintPresent {
 			did += ", which someone else removed"
 		}
 		did += "; "
@@ -126,27 +126,27 @@ func (t *text) state(s condition.Sight) string {
 	return did + "is not about this node any more"
 }
 
-func (t *text) member(m condition.MemberSight, s condition.Sight) string {
-	if !m.There {
+func (t *text) member(m condition.MemberStatus, s condition.SetStatus) string {
+	if !m.Reported {
 		return fmt.Sprintf("%s: the node does not report it; the set asks for %s", m.Type, m.Status)
 	}
-	says := fmt.Sprintf("%s is %s %s", m.Type, m.Reading.Status, t.since(m.Reading.Transition))
+	says := fmt.Sprintf("%s is %s %s", m.Type, m.Observation.Status, t.since(m.Observation.Transition))
 	switch {
 	case !m.Alive:
-		says += fmt.Sprintf(", but its reporter is silent (%s; staleAfter %s)", t.since(m.Reading.Heartbeat), duration.HumanDuration(s.Set.StaleAfter))
-	case m.Stand == condition.Doubtful:
+		says += fmt.Sprintf(", but its reporter is silent (%s; staleAfter %s)", t.since(m.Observation.Heartbeat), duration.HumanDuration(s.Set.StaleAfter))
+	case m.Phase == condition.Doubtful:
 		says += fmt.Sprintf(", which says neither that the node is sick nor that it is well; the set asks for %s", m.Status)
-	case m.Stand == condition.Clear:
+	case m.Phase == condition.Clear:
 		says += fmt.Sprintf("; the set asks for %s", m.Status)
 	}
 	return says
 }
 
 // end says what time alone will bring, when nothing else is to be done now.
-func (t *text) end(s condition.Sight) {
+func (t *text) end(s condition.SetStatus) {
 	switch {
-	case s.Claim == nil && s.Match.Phase == condition.Matching && t.now.Before(s.Match.HoldsAt):
-		t.line(2, "It acts %s, when that has lasted for %s", t.at(s.Match.HoldsAt), duration.HumanDuration(s.Set.For))
+	case s.Claim == nil && s.Match.Phase == condition.Matching && t.now.Before(s.Match.DueAt):
+		t.line(2, "It acts %s, when that has lasted for %s", t.at(s.Match.DueAt), duration.HumanDuration(s.Set.For))
 	case s.Claim != nil && s.Match.Phase == condition.Clear && t.now.Before(s.Match.ClearAt):
 		why := "recoverAfter"
 		if s.RecoverAfter > s.Set.RecoverAfter {

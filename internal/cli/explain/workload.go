@@ -34,8 +34,8 @@ type Dependent struct {
 
 // dependent tells what ProbeConfigs did to an object and would do, by what the manager wrote into their status.
 func (t *text) dependent(d Dependent) {
-	if d.Hold.Holds(t.now, t.now) {
-		t.line(1, "Left alone: %s.", d.Hold.Says(t.now))
+	if d.Hold.Active(t.now, t.now) {
+		t.line(1, "Left alone: %s.", d.Hold.Message(t.now))
 	}
 	t.unknown("ProbeConfigs", d.Unknown)
 	if r := d.Orphan; r != nil {
@@ -84,7 +84,7 @@ func (t *text) scaling(v *snapshot.ProberView, d Dependent) string {
 		return fmt.Sprintf("whether it is scaled down isn't known: the object can't be read, and the config's status names only %d of those that are", len(pc.Status.Scaled))
 	case v.Down.Reason != "":
 		return fmt.Sprintf("%s; it is left alone also %s: %s (%s)", does, whileProbesFail, v.Down.Message, v.Down.Reason)
-	case v.Object != nil && v.Down.Step == probe.None:
+	case v.Object != nil && v.Down.Step == probe.StepNone:
 		return fmt.Sprintf("%s; it has no replicas that could be taken %s", does, whileProbesFail)
 	case pc.Spec.Mode == v1alpha1.Observe:
 		return fmt.Sprintf("%s; it would be scaled down %s", does, whileProbesFail)

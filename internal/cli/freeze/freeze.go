@@ -101,15 +101,15 @@ func Thaw(ctx context.Context, c client.Client) (was *v1alpha1.Guardrail, others
 	return was, others, nil
 }
 
-// Gone waits for a deletion, at most for so long. If it takes longer, somebody's finalizer is the reason.
-func Gone(ctx context.Context, c client.Client, was *v1alpha1.Guardrail, within time.Duration) error {
+// Gone waits for a deletion, at most for so long, and gives what is left then, which waits for somebody's finalizers; nil when it is gone.
+func Gone(ctx context.Context, c client.Client, was *v1alpha1.Guardrail, within time.Duration) (left *v1alpha1.Guardrail, err error) {
 	now := &v1alpha1.Guardrail{}
-	err := wait.PollUntilContextTimeout(ctx, lookAgain, within, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, lookAgain, within, true, func(ctx context.Context) (bool, error) {
 		err := c.Get(ctx, client.ObjectKeyFromObject(was), now)
 		return apierrors.IsNotFound(err) || err == nil && now.UID != was.UID, client.IgnoreNotFound(err)
 	})
 	if wait.Interrupted(err) && ctx.Err() == nil {
-		return fmt.Errorf("guardrail %s is deleted and still there: it waits for the finalizers %q", was.Name, now.Finalizers)
+		return now, nil
 	}
-	return err
+	return nil, err
 }

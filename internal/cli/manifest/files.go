@@ -99,14 +99,15 @@ func read(name string) (File, error) {
 	return File{Name: filepath.ToSlash(name), Text: text}, nil
 }
 
-// decoded is the text in UTF-8, without a byte order mark. What can't be read as the encoding that it claims becomes U+FFFD.
-func (f File) decoded() []byte {
-	if bytes.HasPrefix(f.Text, []byte("\xef\xbb\xbf")) || !utf8.Valid(f.Text) {
-		if text, _, err := transform.Bytes(encoding.BOMOverride(encoding.UTF8.NewDecoder()), f.Text); err == nil {
-			return text
+// Decoded is a text in UTF-8, without a byte order mark; PowerShell 5 redirects in UTF-16. What can't be read as the encoding that it claims
+// becomes U+FFFD.
+func Decoded(text []byte) []byte {
+	if bytes.HasPrefix(text, []byte("\xef\xbb\xbf")) || !utf8.Valid(text) {
+		if decoded, _, err := transform.Bytes(encoding.BOMOverride(encoding.UTF8.NewDecoder()), text); err == nil {
+			return decoded
 		}
 	}
-	return f.Text
+	return text
 }
 
 // chunk is the text between two lines of ---.

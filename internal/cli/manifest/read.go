@@ -75,7 +75,7 @@ func Each(files []File, word string) iter.Seq[Document] {
 }
 
 func (f File) each(word string, yield func(Document) bool) bool {
-	for c := range chunks(f.decoded()) {
+	for c := range chunks(Decoded(f.Text)) {
 		if !c.mayHave(word) {
 			continue
 		}

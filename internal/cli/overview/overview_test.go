@@ -63,7 +63,7 @@ func TestWhatNobodyTakesOffIsForSomebodyToLookAt(t *testing.T) {
 		"Nobody's: taint example.com/k:NoSchedule on node/a, of ConditionSet kernel, which does not exist. To take it off: kubectl autohealer undo node/a\n": func(o *Overview) {
 			o.Orphans = []Orphan{{Object: "node/a", Taint: "example.com/k:NoSchedule", Policy: "kernel"}}
 		},
-		"Unreadable: the annotation autohealer.resourcestack.com/owned-taints of node/a, so that nothing is done and nothing undone there. To mend it, repair it\n": func(o *Overview) {
+		"Unreadable: the annotation autohealer.resourcestack.com/owned-taints of node/a, so that nothing is done and nothing undone there. To fix it, repair it\n": func(o *Overview) {
 			o.BrokenRecords = []BrokenRecord{{Object: "node/a", Mend: "repair it"}}
 		},
 	} {

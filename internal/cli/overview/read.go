@@ -177,11 +177,11 @@ func (r Reader) nodes(ctx context.Context, o *Overview, limits limit.Limits) err
 		o.Orphans = append(o.Orphans, Orphan{Object: "node/" + t.Node, Taint: t.Key + ":" + string(t.Effect), Policy: t.Name})
 	}
 	for _, b := range fleet.BrokenRecords() {
-		o.BrokenRecords = append(o.BrokenRecords, BrokenRecord{Object: "node/" + b.Node, Mend: b.Mend()})
+		o.BrokenRecords = append(o.BrokenRecords, BrokenRecord{Object: "node/" + b.Node, Mend: b.RepairSteps()})
 	}
 	use := fleet.Usage()
 	ofNodes := func(name string, most limit.Cap, used int) Limit {
-		return Limit{Name: name, Value: most.String(), Used: used, Allowed: min(use.Of+use.Unavailable, most.Of(use.Of)), Of: use.Of, Unavailable: use.Unavailable}
+		return Limit{Name: name, Value: most.String(), Used: used, Allowed: min(use.Total+use.Unavailable, most.Of(use.Total)), Of: use.Total, Unavailable: use.Unavailable}
 	}
 	o.Limits = append(o.Limits, ofNodes("maxTaintedNodes", limits.MaxTaintedNodes, use.Tainted), ofNodes("maxEvictingNodes", limits.MaxEvictingNodes, use.Evicting))
 	return nil
@@ -208,7 +208,7 @@ func (r Reader) deletions(ctx context.Context, o *Overview, limits limit.Limits)
 
 // addHeld adds a node that people ask to leave alone.
 func (o *Overview) addHeld(node *corev1.Node, now time.Time) {
-	if h := hold.Of(node.Annotations); h.Holds(now, time.Time{}) {
+	if h := hold.Of(node.Annotations); h.Active(now, time.Time{}) {
 		o.Held = append(o.Held, Held{Object: "node/" + node.Name, HoldUntil: h.Text, Reason: node.Annotations[v1alpha1.AnnotationHoldReason], Fault: h.Fault(now)})
 	}
 }

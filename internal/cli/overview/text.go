@@ -128,7 +128,7 @@ func (t Orphan) text() string {
 }
 
 func (b BrokenRecord) text() string {
-	return fmt.Sprintf("Unreadable: the annotation %s of %s, so that nothing is done and nothing undone there. To mend it, %s", v1alpha1.AnnotationOwnedTaints, b.Object, b.Mend)
+	return fmt.Sprintf("Unreadable: the annotation %s of %s, so that nothing is done and nothing undone there. To fix it, %s", v1alpha1.AnnotationOwnedTaints, b.Object, b.Mend)
 }
 
 func (h Held) text() string {

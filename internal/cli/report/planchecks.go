@@ -61,8 +61,8 @@ func targetsOf(all []registration.TargetForecast) []jsonTarget {
 		for k := range all[i].Conditions {
 			c := &all[i].Conditions[k]
 			target.Conditions = append(target.Conditions, jsonCondition{
-				c.Type, c.Now, c.Would.Status, c.Would.Reason, c.Would.Message, c.Would.LookAgain,
-				c.Foreign, c.Held, c.Kept, c.Removed, c.Writes, c.NotMade, append([]health.Result{}, c.Results...),
+				c.Type, c.Now, c.Verdict.Status, c.Verdict.Reason, c.Verdict.Message, c.Verdict.RequeueAt,
+				c.Foreign, c.Held, c.Unchanged, c.Removed, c.Writes, c.NotEvaluated, append([]health.Result{}, c.Results...),
 			})
 		}
 		targets = append(targets, target)
@@ -124,7 +124,7 @@ func (p *Plan) checked(targets []registration.TargetForecast) {
 	shown, quiet := 0, 0
 	for i := range targets {
 		switch t := &targets[i]; {
-		case t.Quiet():
+		case t.AllHealthy():
 			quiet++
 		case shown < ailingShown:
 			shown++

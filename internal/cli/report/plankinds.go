@@ -51,9 +51,9 @@ func (p *Plan) WeederConfig(wc *v1alpha1.WeederConfig, f weeder.Forecast, paused
 	}
 	p.row("services", "%d in %s; for %d a window is or would be open", f.Services, sample.Count(f.Namespaces, "namespace"), open)
 	p.row("dependents", "%s, of which %d crash-loop", sample.Count(f.SelectedPods, "pod"), f.CrashLoopingPods)
-	p.row("limit", "maxPodDeletionsPerMinute allows %d over all WeederConfigs; %d were deleted in the last minute", f.Limit, f.Items.Spent)
+	p.row("limit", "maxPodDeletionsPerMinute allows %d over all WeederConfigs; %d were deleted in the last minute", f.Limit, f.Items.DeletedLastMinute)
 	p.services(f.Items.Services, verb)
-	p.json.Weeder = jsonWeeder{f.Namespaces, f.Limit, f.Items.Spent, append([]weeder.ServiceForecast{}, f.Items.Services...)}
+	p.json.Weeder = jsonWeeder{f.Namespaces, f.Limit, f.Items.DeletedLastMinute, append([]weeder.ServiceForecast{}, f.Items.Services...)}
 }
 
 // services tells of each Service and of its dependents that crash-loop.
@@ -136,7 +136,7 @@ type Probes struct {
 
 // ProbeConfig takes in what a config would do. Nothing follows from it alone but what is given back: it is probes that decide.
 func (p *Plan) ProbeConfig(pc *v1alpha1.ProbeConfig, f probe.Forecast, of Probes, pausedBy []string) {
-	p.Acts = len(f.Items.GivesBack)
+	p.Acts = len(f.Items.Restores)
 	switch {
 	case pc.Spec.Mode == v1alpha1.Observe:
 		p.outcome = "observes, and scales nothing down"
@@ -154,7 +154,7 @@ func (p *Plan) ProbeConfig(pc *v1alpha1.ProbeConfig, f probe.Forecast, of Probes
 	}
 	p.json.Probe = jsonProbe{
 		f.Targets, f.Limit, f.Probed, f.ScaledDown, f.WouldScaleDown, of.Unknown,
-		append([]v1alpha1.ScaledDependent{}, f.Items.GivesBack...), append([]probe.TargetForecast{}, f.Items.Targets...),
+		append([]v1alpha1.ScaledDependent{}, f.Items.Restores...), append([]probe.TargetForecast{}, f.Items.Targets...),
 	}
 	if of.Unknown != "" {
 		p.row("not known", "%s", of.Unknown)
@@ -177,7 +177,7 @@ func (p *Plan) probeRows(f probe.Forecast, now *v1alpha1.TargetCounts) {
 	if now != nil {
 		p.row("now", "%d of %s failing outside, %d scaled down", now.ExternalUnhealthy, sample.Count(int(now.Total), "target"), now.ScaledDown)
 	}
-	for _, s := range f.Items.GivesBack {
+	for _, s := range f.Items.Restores {
 		p.row("gives back", "%s %s/%s: 0 → %d", s.Ref.Kind, s.Namespace, s.Ref.Name, s.PreviousReplicas)
 	}
 }
@@ -247,6 +247,9 @@ func (p *Plan) OutlierPolicy(op *v1alpha1.OutlierPolicy, read *outlier.Policy, f
 func (p *Plan) settings(s *outlier.Settings) {
 	p.row("after", "%s", s.After())
 	p.row("for", "%s", s.Length())
+	if s.ConnectTimeout != nil {
+		p.row("connect", "a connection that takes longer than %s has failed", *s.ConnectTimeout)
+	}
 	if s.PanicThreshold > 0 {
 		p.row("panic", "when less than %d%% are healthy, all get requests again", s.PanicThreshold)
 	} else {

@@ -92,12 +92,12 @@ func (p *probers) draw(i int) {
 	p.all = append(p.all, c)
 	for _, namespace := range c.namespaces {
 		target := probe.TargetKey{Config: c.config.UID, Namespace: namespace}
-		p.fleet.Expect(target, c.config.Namespace != ownNamespace)
+		p.fleet.Add(target, c.config.Namespace != ownNamespace)
 		if is := rapid.SampledFrom([]string{"", "", "", "new", "fails"}).Draw(t, "untried"); is != "" {
 			c.untried[namespace] = is
 		}
-		p.fleet.Acts(target, accepted.Status == metav1.ConditionTrue && c.untried[namespace] == "", noon)
-		p.fleet.Observe(target, &probe.State{}, noon)
+		p.fleet.SetActive(target, accepted.Status == metav1.ConditionTrue && c.untried[namespace] == "", noon)
+		p.fleet.ObserveRun(target, &probe.State{}, noon)
 		p.fleet.ObserveDown(target, false)
 	}
 }
@@ -108,7 +108,7 @@ var shoots = []string{"shoot-0", "shoot-1", "shoot-2", "shoot-3", "shoot-4", "sh
 func (p *probers) scaleDown(c *prober) {
 	for _, namespace := range c.namespaces {
 		if target := (probe.TargetKey{Config: c.config.UID, Namespace: namespace}); rapid.IntRange(0, 2).Draw(p.t, "fails") == 0 && c.held == "" && c.untried[namespace] == "" {
-			p.down[target] = p.fleet.PermitDown(target, noon).Allowed
+			p.down[target] = p.fleet.AcquireScaleDown(target, noon).Allowed
 		}
 	}
 }
@@ -166,10 +166,10 @@ func TestExplainAndFleetNeverDisagree(t *testing.T) {
 				if i < 0 {
 					t.Fatalf("nothing is said of %s in %s", c.config.Name, namespace)
 				}
-				want := p.fleet.MayGoDown(probe.TargetKey{Config: c.config.UID, Namespace: namespace}, noon)
+				want := p.fleet.CanScaleDown(probe.TargetKey{Config: c.config.UID, Namespace: namespace}, noon)
 				got := views[i].Permit
 				if c.untried[namespace] != "" {
-					want = probe.Permit{Reason: probe.HeldAsUntried, Message: "the external kubeconfig, in Secret out, has never worked since it was written"}
+					want = probe.Permit{Reason: probe.HeldUntriedKubeconfig, Message: "the external kubeconfig, in Secret out, has never worked since it was written"}
 				}
 				if c.held != "" {
 					want = probe.Permit{Reason: c.held, Message: got.Message}

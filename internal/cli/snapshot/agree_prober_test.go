@@ -116,8 +116,8 @@ func (p *probing) drawObject(i int) {
 
 // scale lets the manager scale in a direction until it is done, and gives of each object what it did or found in the way.
 func (p *probing) scale(want probe.Direction) []string {
-	in := probe.Scaling{Config: p.read, Objects: slices.Clone(p.objects), Want: want, Tick: p.now, Now: p.now, Server: p.now}
-	in.Episode = probe.Episode(p.read, in.Objects, probe.Protection{}, in.Now)
+	in := probe.Scaling{Config: p.read, Objects: slices.Clone(p.objects), Want: want, DecidedAt: p.now, Now: p.now, ServerTime: p.now}
+	in.ProtectionSince = probe.ProtectionStart(p.read, in.Objects, probe.Protection{}, in.Now)
 	did := make([]string, len(in.Objects))
 	at := func(ref probe.Ref) int {
 		return slices.IndexFunc(p.read.Dependents, func(d probe.Dependent) bool { return d.Ref == ref })
@@ -129,9 +129,9 @@ func (p *probing) scale(want probe.Direction) []string {
 		}
 		for _, act := range plan.Acts {
 			o := &in.Objects[at(act.Ref)]
-			if did[at(act.Ref)] = "scaled"; act.Step == probe.Take || act.Step == probe.Lower {
+			if did[at(act.Ref)] = "scaled"; act.Step == probe.StepScaleDown || act.Step == probe.StepScaleDownAgain {
 				o.Record, o.Replicas, o.Generation = act.Record, 0, o.Generation+2
-			} else if o.Record = nil; act.Step == probe.Raise {
+			} else if o.Record = nil; act.Step == probe.StepScaleUp {
 				o.Replicas = act.Record.Replicas
 			}
 			o.Current = o.Replicas

@@ -36,7 +36,7 @@ func (f *Facts) ForecastRegistration(ctx context.Context, hcr *v1alpha1.HealthCh
 
 // reads says what a registration reads of objects that a file doesn't have of them.
 func (f *Facts) reads(hcr *v1alpha1.HealthCheckRegistration) error {
-	lacking := f.fields.Lacks(fieldsOf(hcr))
+	lacking := f.fields.Missing(fieldsOf(hcr))
 	if f.snapshot.live != nil || !f.snapshot.Trimmed || len(lacking) == 0 {
 		return nil
 	}

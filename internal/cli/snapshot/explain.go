@@ -28,7 +28,7 @@ import (
 type NodeView struct {
 	Node   string
 	At     condition.Moment
-	Sights []condition.Sight
+	Sights []condition.SetStatus
 	Plan   condition.Plan
 	// Says has, by UID, what the manager last said of sets that aren't ready.
 	Says map[types.UID]string
@@ -51,7 +51,7 @@ type Orphan struct {
 // so that each place under a limit goes to whom the controller would give it. Unknown names are left out.
 func (f *Facts) ViewNodes(names ...string) []NodeView {
 	plans := map[string]condition.Plan{}
-	for _, name := range f.fleet.ByWait(f.at) {
+	for _, name := range f.fleet.QueueOrder(f.at) {
 		plans[name], _ = f.fleet.Decide(name, f.at, &condition.Evidence{NotRead: true})
 	}
 	stay := f.fleet.Orphans()
@@ -61,12 +61,12 @@ func (f *Facts) ViewNodes(names ...string) []NodeView {
 		if !known {
 			continue
 		}
-		v := NodeView{Node: name, At: f.at, Plan: plan, Sights: f.fleet.Sights(name, f.at), Says: f.unready(), Unknown: f.snapshot.Covers("ConditionSet")}
+		v := NodeView{Node: name, At: f.at, Plan: plan, Sights: f.fleet.SetStatuses(name, f.at), Says: f.unready(), Unknown: f.snapshot.Covers("ConditionSet")}
 		if b, is := f.fleet.BrokenRecord(name); is {
 			v.Broken = &b
 		}
 		for _, t := range plan.Node.Owned.Taints {
-			if !slices.ContainsFunc(v.Sights, func(s condition.Sight) bool {
+			if !slices.ContainsFunc(v.Sights, func(s condition.SetStatus) bool {
 				return s.Set.UID == t.Set || s.Claim != nil && s.Claim.Set == t.Set && s.Claim.Key == t.Key
 			}) {
 				v.Orphans = append(v.Orphans, Orphan{t, slices.ContainsFunc(stay, func(o condition.Orphan) bool { return o.Node == name && o.Set == t.Set && o.Key == t.Key })})
@@ -109,13 +109,13 @@ func (f *Facts) ViewWeeders(policy guardrail.Policy) Weeders {
 	}
 	state := func(wc *v1alpha1.WeederConfig) lifecycle.State { return StateOfWeeder(wc, policy.Paused()) }
 	known := newWeeder(f.snapshot, policy.Limits, f.ownNamespace, state)
-	plans := known.Verdicts(f.snapshot.weederAt())
+	plans := known.PlanAll(f.snapshot.weederAt())
 	var views []WeederView
 	for _, wc := range allOf[v1alpha1.WeederConfig](f.snapshot.Objects) {
 		if wc.DeletionTimestamp == nil {
 			items := f.ForecastPods(wc, state(wc), policy.Limits).Items
 			c, _ := weeder.NewConfig(wc, f.ownNamespace) // of one that can't be read there is nothing to settle
-			items.Settle(c, plans)
+			items.UsePlans(c, plans)
 			views = append(views, WeederView{wc, items.Services})
 		}
 	}

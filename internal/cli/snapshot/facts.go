@@ -191,7 +191,7 @@ func (f *Facts) Age(now time.Time) time.Duration { return f.snapshot.Age(now) }
 
 // Nodes counts those of which limits take a share.
 func (f *Facts) Nodes() int {
-	return f.fleet.Usage().Of
+	return f.fleet.Usage().Total
 }
 
 // ForecastConditionSet tells what a set would have done at the snapshot's moment.

@@ -160,9 +160,10 @@ func (s *Snapshot) readAnnotations(says map[string]string, items []any) error {
 	}
 	s.From, s.OwnNamespace, s.Trimmed = says[annotationServer], says[annotationNamespace], says[annotationTrimmed] == "true"
 	answers, told := says[annotationAnswers]
+	s.unasked = !told
 	s.Objects.answered.Insert(strings.Split(answers, "\n")...)
 	for kind := range s.Objects.by {
-		if !told {
+		if s.unasked {
 			s.Objects.answer(asked(kind, types.NamespacedName{}, ""))
 		}
 	}

@@ -76,7 +76,11 @@ func (l Live) Read(ctx context.Context) (*Snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
-	s := &Snapshot{Objects: newObjects(), From: cfg.Host}
+	address, _, err := rest.DefaultServerUrlFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	s := &Snapshot{Objects: newObjects(), From: address.Redacted()} // who reads the file is to learn no password
 	s.live = &live{
 		client: many, policy: l.Policy, survey: &survey.Live{Reader: c, Scales: c.SubResource("scale"), Kinds: kinds},
 		schemas: dependents.NewSchemas(openapi.NewClientWithContext(kinds.RESTClient())),

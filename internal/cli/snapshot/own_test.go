@@ -3,10 +3,12 @@ package snapshot
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,6 +37,11 @@ func TestWhereAutohealerRuns(t *testing.T) {
 	account := func(namespace string) client.Object {
 		return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "autohealer-manager"}}
 	}
+	leases := 0
+	held := func(namespace string) client.Object {
+		leases++
+		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprint("lease-", leases), Labels: labelled("manager")}}
+	}
 	for name, c := range map[string]struct {
 		there []client.Object
 		fails error
@@ -42,6 +49,7 @@ func TestWhereAutohealerRuns(t *testing.T) {
 	}{
 		"where its manager does":                     {there: []client.Object{runs("healing", "manager"), runs("tools", "dashboard"), owned("former")}, want: "healing"},
 		"without a manager, where the label says so": {there: []client.Object{runs("tools", "dashboard"), owned("healing")}, want: "healing"},
+		"by its Lease, once Helm took the manager":   {there: []client.Object{held("healing"), held("healing")}, want: "healing"},
 		"of two, the one whose the cluster is":       {there: []client.Object{runs("a", "manager"), runs("b", "manager"), mark("b/uid-of-b"), owned("a"), owned("b")}, want: "b"},
 		"a manager that stands aside":                {there: []client.Object{runs("a", "manager"), mark("b/uid-of-b"), owned("a"), owned("b"), account("b")}, want: "b"},
 		"a mark that names where no manager is":      {there: []client.Object{runs("a", "manager"), mark("b/uid-of-b"), owned("a"), owned("b")}, want: "a"},

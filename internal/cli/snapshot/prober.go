@@ -27,7 +27,7 @@ import (
 // ForecastProbeConfig tells what a config would have done at the snapshot's moment, and step by step what it would scale. What
 // it names is read when it is asked where the snapshot was read live, and is that of the file otherwise.
 func (f *Facts) ForecastProbeConfig(ctx context.Context, pc *v1alpha1.ProbeConfig, limits limit.Limits, _ time.Time) (probe.Forecast, error) {
-	ahead := &probe.Ahead{Now: f.snapshot.TakenAt.Time}
+	ahead := &probe.Simulation{Now: f.snapshot.TakenAt.Time}
 	if stored := one[v1alpha1.ProbeConfig](f.snapshot.Objects, client.ObjectKeyFromObject(pc)); stored != nil {
 		ahead.Scaled = stored.Status.Scaled
 	}
@@ -137,8 +137,8 @@ func (f *Facts) viewProber(ctx context.Context, pc v1alpha1.ProbeConfig, c *prob
 	}
 	of, now := *c, f.snapshot.ServerTime.Time
 	of.Dependents = []probe.Dependent{d}
-	in := probe.Scaling{Config: &of, Objects: []probe.Object{o}, Want: probe.Down, Now: now, Server: now}
-	in.Episode = probe.Episode(&of, in.Objects, probe.Protection{}, now)
+	in := probe.Scaling{Config: &of, Objects: []probe.Object{o}, Want: probe.Down, Now: now, ServerTime: now}
+	in.ProtectionSince = probe.ProtectionStart(&of, in.Objects, probe.Protection{}, now)
 	v.Object, v.Down = &o, in.Verdict(0)
 	in.Want = probe.Up
 	v.Up = in.Verdict(0)

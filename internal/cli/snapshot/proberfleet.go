@@ -43,9 +43,9 @@ func (f *Facts) enlist(fleet *probe.Fleet, pc *v1alpha1.ProbeConfig) {
 			t.Namespace = down[i]
 		}
 		f.expect(fleet, pc, t)
-		fleet.Acts(t, f.acts(pc) && int(i) < works(pc), now)
+		fleet.SetActive(t, f.acts(pc) && int(i) < works(pc), now)
 		if i < counts.Probed {
-			fleet.Observe(t, &probe.State{}, now)
+			fleet.ObserveRun(t, &probe.State{}, now)
 		}
 		fleet.ObserveDown(t, i < counts.ScaledDown)
 	}
@@ -53,7 +53,7 @@ func (f *Facts) enlist(fleet *probe.Fleet, pc *v1alpha1.ProbeConfig) {
 
 // expect takes in a target as the controller does.
 func (f *Facts) expect(fleet *probe.Fleet, pc *v1alpha1.ProbeConfig, t probe.TargetKey) {
-	fleet.Expect(t, pc.Namespace != f.ownNamespace)
+	fleet.Add(t, pc.Namespace != f.ownNamespace)
 }
 
 // acts says whether a config is in force, and so counts for others.
@@ -69,13 +69,13 @@ func worked(pc *v1alpha1.ProbeConfig, namespace string) bool {
 		return t.Namespace == namespace && t.Reason == v1alpha1.ReasonKubeconfigUntried
 	}
 	all := pc.Status.ProvenKubeconfigs
-	return (len(all) >= probe.MostProven || slices.ContainsFunc(all, proven)) && !slices.ContainsFunc(pc.Status.WorstTargets, fails)
+	return (len(all) >= probe.MaxProvenKubeconfigs || slices.ContainsFunc(all, proven)) && !slices.ContainsFunc(pc.Status.WorstTargets, fails)
 }
 
 // works is how many targets of a config count for others, as far as its status tells.
 func works(pc *v1alpha1.ProbeConfig) int {
 	all := pc.Status.ProvenKubeconfigs
-	if len(all) >= probe.MostProven {
+	if len(all) >= probe.MaxProvenKubeconfigs {
 		return math.MaxInt
 	}
 	n := 0
@@ -89,11 +89,11 @@ func works(pc *v1alpha1.ProbeConfig) int {
 
 // mayGoDown says whether nothing of a target itself is in the way.
 func mayGoDown(pc *v1alpha1.ProbeConfig, c *probe.Config, namespace string) probe.Permit {
-	is := probe.Target{Namespace: namespace, Config: c, Supply: probe.Supply{Config: c}}
+	is := probe.Target{Namespace: namespace, Config: c, Credentials: probe.Credentials{Config: c}}
 	if worked(pc, namespace) {
-		is.Proven = is.Supply.External.Mark()
+		is.ProvenMark = is.Credentials.External.Mark()
 	}
-	return is.MayGoDown()
+	return is.CanScaleDown()
 }
 
 // downIn are the namespaces in which a status names objects that are scaled down.
@@ -127,8 +127,8 @@ func (f *Facts) permit(fleet *probe.Fleet, policy guardrail.Policy, pc *v1alpha1
 		fleet.ObserveDown(t, slices.Contains(downIn(pc), namespace))
 	}
 	if !probed { // before it is scaled down it is
-		fleet.Acts(t, true, now)
-		fleet.Observe(t, &probe.State{}, now)
+		fleet.SetActive(t, true, now)
+		fleet.ObserveRun(t, &probe.State{}, now)
 	}
-	return fleet.MayGoDown(t, now)
+	return fleet.CanScaleDown(t, now)
 }

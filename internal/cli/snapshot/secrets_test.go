@@ -191,7 +191,7 @@ func fill(v reflect.Value, depth int) {
 func TestAKeyThatNobodyAskedForIsntMissing(t *testing.T) {
 	name := types.NamespacedName{Namespace: "shop", Name: "in"}
 	s := Of(t, time.Unix(1e9, 0), time.Unix(1e9, 0))
-	for key, says := range map[string]kubeconfig.Found{"there": {Server: "db"}, "gone": {Missing: true}} {
+	for key, says := range map[string]kubeconfig.Inspection{"there": {Server: "db"}, "gone": {Missing: true}} {
 		if err := s.Objects.putSecret(name, key, says); err != nil {
 			t.Fatal(err)
 		}
@@ -203,11 +203,11 @@ func TestAKeyThatNobodyAskedForIsntMissing(t *testing.T) {
 	for _, c := range []struct {
 		key     string
 		trimmed bool
-		want    kubeconfig.Found
+		want    kubeconfig.Inspection
 		known   bool
 	}{
-		{"there", true, kubeconfig.Found{Server: "db"}, true}, {"gone", true, kubeconfig.Found{Missing: true}, true}, {"other", true, kubeconfig.Found{}, false},
-		{"other", false, kubeconfig.Found{Missing: true}, true}, // as kubectl prints it, all are there
+		{"there", true, kubeconfig.Inspection{Server: "db"}, true}, {"gone", true, kubeconfig.Inspection{Missing: true}, true}, {"other", true, kubeconfig.Inspection{}, false},
+		{"other", false, kubeconfig.Inspection{Missing: true}, true}, // as kubectl prints it, all are there
 	} {
 		read.Trimmed = c.trimmed
 		got, err := factsOf(t, read).surveyed().credential(t.Context(), name, c.key)

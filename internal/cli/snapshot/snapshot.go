@@ -12,6 +12,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -44,6 +45,8 @@ type Snapshot struct {
 	Trimmed bool
 	// guessed: nobody says when it was; it is the last time that an object tells of.
 	guessed bool
+	// unasked: nobody says what was asked for; all objects are there of the kinds that are.
+	unasked bool
 	Objects *Objects
 
 	// Rights asks the API server that it was read from; nil for a file, and when the user may not ask.
@@ -113,6 +116,9 @@ func (s *Snapshot) Lacks() (lacks []string) {
 	}
 	if s.guessed {
 		lacks = append(lacks, "no annotation says when the facts were written; "+s.TakenAt.UTC().Format(time.RFC3339)+", the last time that an object tells of, is taken for it and for the API server's time")
+	}
+	if s.unasked {
+		lacks = append(lacks, "no annotation says how the objects were listed, so all of their kinds are taken to be there; if they are of one namespace or one label, write the facts with kubectl autohealer facts export")
 	}
 	return lacks
 }
@@ -205,7 +211,7 @@ func StateOfWeeder(wc *v1alpha1.WeederConfig, paused bool) lifecycle.State {
 }
 
 // FindOwn gives the namespace that Autohealer runs in: of the installation that acts, by the mark of it; without a mark its manager's,
-// or without a manager, as in the midst of an uninstall, the one that is labelled as its own. It is "" when there is none, when there
+// or without a manager, as in the midst of an uninstall, the one that is labelled as its own or has the Lease of one that ran. It is "" when there is none, when there
 // are several, since nobody can tell which is meant, and for who may not look.
 func FindOwn(ctx context.Context, c client.Reader) (string, error) {
 	if marked, err := findMarked(ctx, c); err != nil || marked != "" {
@@ -218,6 +224,7 @@ func FindOwn(ctx context.Context, c client.Reader) (string, error) {
 	}{
 		{appsv1.SchemeGroupVersion.WithKind("DeploymentList"), client.MatchingLabels{"app.kubernetes.io/name": "autohealer", "app.kubernetes.io/component": "manager"}, (*metav1.PartialObjectMetadata).GetNamespace},
 		{corev1.SchemeGroupVersion.WithKind("NamespaceList"), client.MatchingLabels{"app.kubernetes.io/name": "autohealer"}, (*metav1.PartialObjectMetadata).GetName},
+		{coordinationv1.SchemeGroupVersion.WithKind("LeaseList"), client.MatchingLabels{"app.kubernetes.io/name": "autohealer", "app.kubernetes.io/component": "manager"}, (*metav1.PartialObjectMetadata).GetNamespace},
 	} {
 		all := &metav1.PartialObjectMetadataList{}
 		all.SetGroupVersionKind(look.kind)

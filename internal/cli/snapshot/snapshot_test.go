@@ -96,6 +96,8 @@ func TestWithoutATime(t *testing.T) {
 	}
 	if lacks := strings.Join(s.Lacks(), "\n"); !strings.Contains(lacks, "no annotation says when the facts were written; 2026-11-21T12:00:00Z, the last time that an object tells of, is taken for it and for the API server's time") {
 		t.Error(lacks)
+	} else if !strings.Contains(lacks, "no annotation says how the objects were listed, ") {
+		t.Error(lacks)
 	}
 	if got := s.Describe(time.Date(2026, 11, 21, 12, 3, 0, 0, time.UTC)); got != "facts of 1 node and 0 ConditionSets, 3m0s old" {
 		t.Error(got)

@@ -67,13 +67,13 @@ func (c checked) Kubeconfig(ctx context.Context, namespace string, at v1alpha1.S
 }
 
 // credential reads a Secret, and keeps of it what isn't secret.
-func (s *surveyed) credential(ctx context.Context, name types.NamespacedName, key string) (says kubeconfig.Found, err error) {
+func (s *surveyed) credential(ctx context.Context, name types.NamespacedName, key string) (says kubeconfig.Inspection, err error) {
 	secret := &corev1.Secret{}
 	err = s.reader().Get(ctx, name, secret)
 	switch {
 	case apierrors.IsNotFound(err):
 		s.Objects.answer(asked(secretKind.GroupKind(), name, ""))
-		return kubeconfig.Found{Missing: true}, nil
+		return kubeconfig.Inspection{Missing: true}, nil
 	case err != nil && s.live != nil:
 		return says, fmt.Errorf("read Secret %s: %w", name, err)
 	case err != nil:
@@ -81,29 +81,29 @@ func (s *surveyed) credential(ctx context.Context, name types.NamespacedName, ke
 	case s.live == nil:
 		return s.credentialIn(secret, key)
 	}
-	says = s.live.policy.Find(secret, key)
+	says = s.live.policy.Inspect(secret, key)
 	return says, s.Objects.putSecret(name, key, says)
 }
 
 // credentialIn reads what a file says of a Secret, or its value where somebody wrote that into the file.
-func (s *surveyed) credentialIn(secret *corev1.Secret, key string) (kubeconfig.Found, error) {
+func (s *surveyed) credentialIn(secret *corev1.Secret, key string) (kubeconfig.Inspection, error) {
 	server, is := secret.Annotations[serverOf+key]
 	refusal, refused := secret.Annotations[refusalOf+key]
 	_, missing := secret.Annotations[missingOf+key]
 	switch value, there := secret.Data[key]; {
 	case missing:
-		return kubeconfig.Found{Missing: true}, nil
+		return kubeconfig.Inspection{Missing: true}, nil
 	case is, refused:
 		at, of, _ := strings.Cut(secret.Annotations[expiryOf+key], " ")
 		expires, _ := time.Parse(time.RFC3339, at) // zero for none
-		return kubeconfig.Found{Server: server, Refusal: kubeconfig.Refusal(refusal), Expiry: kubeconfig.Expiry{Of: of, At: expires}}, nil
+		return kubeconfig.Inspection{Server: server, Refusal: kubeconfig.Refusal(refusal), Expiry: kubeconfig.Expiry{Of: of, At: expires}}, nil
 	case there && len(value) == 0, !there && s.Trimmed:
-		return kubeconfig.Found{}, notInFacts("what key %s of Secret %s/%s holds is", key, secret.Namespace, secret.Name)
+		return kubeconfig.Inspection{}, notInFacts("what key %s of Secret %s/%s holds is", key, secret.Namespace, secret.Name)
 	}
-	return kubeconfig.Policy{}.Find(secret, key), nil
+	return kubeconfig.Policy{}.Inspect(secret, key), nil
 }
 
-func (o *Objects) putSecret(name types.NamespacedName, key string, says kubeconfig.Found) error {
+func (o *Objects) putSecret(name types.NamespacedName, key string, says kubeconfig.Inspection) error {
 	secret := &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{}}}
 	if before, there := o.find(secretKind.GroupKind(), name); there {
 		secret = before.raw.DeepCopy()

@@ -162,12 +162,20 @@ func (c *Checker) webhook(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.compare(ctx, wanted, "webhooks", func(o *object) {
+	var open []Finding
+	found, err := c.compare(ctx, wanted, "webhooks", func(o *object) {
 		webhooks, _, _ := unstructured.NestedSlice(o.Object, "webhooks")
 		for _, hook := range webhooks {
-			delete(hook.(map[string]any), "clientConfig") // where it is called is for whoever installs it
-			delete(hook.(map[string]any), "timeoutSeconds")
+			hook := hook.(map[string]any)
+			if hook["failurePolicy"] == "Ignore" { // no version has it so
+				open = append(open, Finding{fmt.Sprintf("%s has failurePolicy Ignore, which is weaker than this version's Fail: while no manager answers, changes of policies are admitted without the webhook", title(o)),
+					"If somebody chose that, as by the chart's value webhook.failurePolicy, only they can say whether it is still meant. If it isn't, set it to Fail, the way Autohealer was installed."})
+			}
+			for _, field := range []string{"clientConfig", "failurePolicy", "timeoutSeconds"} {
+				delete(hook, field) // where it is called, and for how long, is for whoever installs it
+			}
 		}
 		o.Object["webhooks"] = webhooks
 	})
+	return sorted(append(found, open...)), err
 }

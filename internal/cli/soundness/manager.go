@@ -185,7 +185,7 @@ func (c *Checker) records(ctx context.Context) ([]Finding, error) {
 	for _, b := range fleet.BrokenRecords() {
 		found = append(found, Finding{
 			fmt.Sprintf("the annotation %s of node/%s can't be read, so that nothing is done and nothing undone there", v1alpha1.AnnotationOwnedTaints, b.Node),
-			"Look at it, then " + b.Mend(),
+			"Look at it, then " + b.RepairSteps(),
 		})
 	}
 	return sorted(found), nil

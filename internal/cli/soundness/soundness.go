@@ -193,7 +193,7 @@ func (c *Checker) kubernetes(context.Context) ([]Finding, error) {
 }
 
 const (
-	reapply = "Install this version: kubectl apply -k config/default; or use the plugin of the version that is installed."
+	reapply = "Install this version, the way it was installed: helm upgrade, or kubectl apply -f install.yaml, or kubectl apply -k config/default; or use the plugin of the version that is installed."
 	logs    = "See what the manager says: kubectl -n %s logs deployment/%s --all-pods --tail=20"
 )
 

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/printers"
+
+	"github.com/resourcestack/autohealer/internal/kube"
 )
 
 // Act is one line of the trail; docs/reference/audit-trail.md has the fields.
@@ -60,7 +62,7 @@ func Read(logs io.Reader) ([]Act, error) {
 			continue
 		}
 		act := Act{line: slices.Clone(lines.Bytes()[at:])}
-		if json.Unmarshal(act.line, &act) == nil && act.Logger == "history" && act.Target != "" {
+		if json.Unmarshal(act.line, &act) == nil && act.Logger == kube.HistoryLogger && act.Target != "" {
 			acts = append(acts, act)
 		}
 	}

@@ -84,8 +84,8 @@ func (u *Undoer) scaled(ctx context.Context, o Object) (work, error) {
 	switch {
 	case object.RecordError != "":
 		return work{}, fmt.Errorf("its annotation %s can't be read: look at it, scale it by hand, and remove it", v1alpha1.AnnotationOriginalReplicas)
-	case len(plan.Acts) == 0 && len(plan.Left) > 0:
-		return work{}, errors.New(plan.Left[0].Message)
+	case len(plan.Acts) == 0 && len(plan.Unrestored) > 0:
+		return work{}, errors.New(plan.Unrestored[0].Message)
 	case len(plan.Acts) == 0:
 		return work{}, nil
 	}
@@ -94,7 +94,7 @@ func (u *Undoer) scaled(ctx context.Context, o Object) (work, error) {
 		writer := actuate.Scales{Client: u.Client, Acts: logr.Discard()}
 		return writer.Apply(ctx, actuate.ScaleChange{Config: config, Namespace: o.Key.Namespace, Act: act}, actuate.AdmittedProber{})
 	}}
-	if act.Step == probe.Raise {
+	if act.Step == probe.StepScaleUp {
 		w.again = u.policies.scalesAgain(config)
 	}
 	return w, nil
@@ -118,7 +118,7 @@ func givenBack(act probe.Act, hibernated bool) string {
 	r, o := act.Record, act.Object
 	taken := fmt.Sprintf("which ProbeConfig %s took %s", r.Policy, r.Since.UTC().Format("2006-01-02T15:04:05Z"))
 	switch {
-	case act.Step == probe.Raise:
+	case act.Step == probe.StepScaleUp:
 		return fmt.Sprintf("scaled from 0 to %s, %s", sample.Count(int(r.Replicas), "replica"), taken)
 	case o.Copied:
 		return "record removed, which is a copy of its owner's"
@@ -162,7 +162,7 @@ func (u *Undoer) removeConditions(ctx context.Context, target *unstructured.Unst
 		if condition := health.Find(target, t); !health.Ours(target, t) {
 			target, err = writer.Unclaim(ctx, target, t)
 		} else {
-			target, err = writer.Apply(ctx, actuate.ConditionWrite{Target: target, Step: health.Step{Condition: *condition, Before: condition.Status, Remove: true}})
+			target, err = writer.Apply(ctx, actuate.ConditionWrite{Target: target, Step: health.Step{Condition: *condition, Previous: condition.Status, Remove: true}})
 		}
 		if err != nil {
 			return err

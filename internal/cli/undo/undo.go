@@ -139,7 +139,7 @@ func (u *Undoer) hold(ctx context.Context, about *metav1.PartialObjectMetadata) 
 	now := u.Clock.Now()
 	before, wanted := hold.Of(about.Annotations), &hold.Hold{Until: now.Add(u.Hold)}
 	wanted.Text = hold.Text(wanted.Until)
-	if !before.Holds(now, time.Time{}) {
+	if !before.Active(now, time.Time{}) {
 		before = nil
 	}
 	if u.Hold == 0 || before != nil && before.Until.After(wanted.Until) {

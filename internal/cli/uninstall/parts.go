@@ -70,6 +70,9 @@ var (
 	clusterRoleKind = kind("rbac.authorization.k8s.io", "ClusterRole")
 )
 
+// helmsCheck is what Helm makes before it uninstalls a release: the Job stays if it refuses, its rights if Helm is interrupted.
+var helmsCheck = []string{"autohealer-uninstall-check"}
+
 // parts in the order in which they go. A binding goes before what it binds, and what the manager makes when that is gone, or it
 // would make it again.
 var parts = []part{
@@ -77,6 +80,7 @@ var parts = []part{
 	{stage: gates, kind: kind("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding")},
 	{stage: gates, kind: kind("admissionregistration.k8s.io", "ValidatingAdmissionPolicy")},
 	{stage: manager, kind: deploymentKind, namespace: own},
+	{stage: manager, kind: kind("batch", "Job"), namespace: own, made: helmsCheck},
 	{stage: manager, kind: kind("policy", "PodDisruptionBudget"), namespace: own},
 	{stage: manager, kind: kind("", "ResourceQuota"), namespace: own},
 	{stage: manager, kind: kind("", "Service"), namespace: own, made: []string{"autohealer-xds"}},
@@ -86,15 +90,15 @@ var parts = []part{
 	{stage: rights, kind: kind("cert-manager.io", "Certificate"), namespace: own, made: []string{"autohealer-webhook", "autohealer-webhook-ca"}, unlabelled: true},
 	{stage: rights, kind: kind("cert-manager.io", "Issuer"), namespace: own, made: []string{"autohealer-webhook-ca", "autohealer-webhook-bootstrap"}, unlabelled: true},
 	{stage: rights, kind: kind("", "Secret"), namespace: own, made: []string{"autohealer-webhook-cert", "autohealer-webhook-cert-issued", "autohealer-webhook-cert-bundle", "autohealer-webhook-ca"}, unlabelled: true},
-	{stage: rights, kind: kind("", "ConfigMap"), namespace: own, made: []string{"autohealer-envoy-clusters", "autohealer-evictions", "autohealer-dashboards"}},
+	{stage: rights, kind: kind("", "ConfigMap"), namespace: own, made: []string{"autohealer-envoy-clusters", "autohealer-envoys", "autohealer-evictions", "autohealer-dashboards"}},
 	{stage: rights, kind: kind("coordination.k8s.io", "Lease"), namespace: own, made: []string{"autohealer-manager"}, unlabelled: true}, // it says until then who leads
 	{stage: rights, kind: kind("rbac.authorization.k8s.io", "RoleBinding"), namespace: "kube-node-lease"},
 	{stage: rights, kind: kind("rbac.authorization.k8s.io", "Role"), namespace: "kube-node-lease"},
 	{stage: rights, kind: kind("rbac.authorization.k8s.io", "RoleBinding"), namespace: own},
 	{stage: rights, kind: kind("rbac.authorization.k8s.io", "Role"), namespace: own},
-	{stage: rights, kind: kind("", "ServiceAccount"), namespace: own},
-	{stage: rights, kind: kind("rbac.authorization.k8s.io", "ClusterRoleBinding")},
-	{stage: rights, kind: clusterRoleKind},
+	{stage: rights, kind: kind("", "ServiceAccount"), namespace: own, made: helmsCheck},
+	{stage: rights, kind: kind("rbac.authorization.k8s.io", "ClusterRoleBinding"), made: helmsCheck},
+	{stage: rights, kind: clusterRoleKind, made: helmsCheck},
 }
 
 // names of the objects of a part.

@@ -1,6 +1,7 @@
 package uninstall
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -8,11 +9,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/config"
 )
 
 func TestWhateverIsInstalledIsRemoved(t *testing.T) {
-	apart := []string{"Kustomization", "Component", "Namespace"} // no objects, and what goes last
-	for _, o := range installed() {
+	apart := []string{"Kustomization", "Component", "Namespace"}                          // no objects, and what goes last
+	ofChart, err := config.Objects(os.DirFS("../../../hack/gen-chart/objects"), "*.yaml") // beside config's
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range append(ofChart, installed()...) {
 		if slices.Contains(apart, o.GetKind()) {
 			continue
 		}

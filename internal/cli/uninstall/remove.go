@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -174,7 +175,8 @@ func (u *Uninstaller) removeOne(ctx context.Context, o *object, finalizer string
 		whole.SetGroupVersionKind(o.GroupVersionKind())
 		whole.SetNamespace(o.Namespace)
 		whole.SetName(o.Name)
-		err := u.Client.Delete(ctx, whole, client.Preconditions{UID: &o.UID})
+		// What a Job made goes with it only when that is asked for.
+		err := u.Client.Delete(ctx, whole, client.Preconditions{UID: &o.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 			return nil // gone, or another one by now
 		}

@@ -5,7 +5,11 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
@@ -25,5 +29,24 @@ func TestWhatIsStuckIsNamedAlsoWhenTheTimeEndsWithinALook(t *testing.T) {
 	const want = "conditionset/kept is deleted and still there: it waits for the finalizers example.com/keep. See to who set them, then run this again"
 	if err == nil || err.Error() != want || looks < 2 {
 		t.Errorf("after %d looks: %v", looks, err)
+	}
+}
+
+// TestTheCheckIsDeletedWithItsPod, which an API server leaves behind unless it is asked not to.
+func TestTheCheckIsDeletedWithItsPod(t *testing.T) {
+	check := &object{ObjectMeta: metav1.ObjectMeta{Namespace: "autohealer-system", Name: "autohealer-uninstall-check", UID: "1"}}
+	check.SetGroupVersionKind(batchv1.SchemeGroupVersion.WithKind("Job"))
+	var asked client.DeleteOptions
+	u := &Uninstaller{Tell: func(string) {}, Client: interceptor.NewClient(fake.NewFakeClient(), interceptor.Funcs{
+		Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, opts ...client.DeleteOption) error {
+			asked.ApplyOptions(opts)
+			return nil
+		},
+	})}
+	if err := u.removeOne(t.Context(), check, ""); err != nil {
+		t.Fatal(err)
+	}
+	if asked.PropagationPolicy == nil || *asked.PropagationPolicy != metav1.DeletePropagationBackground {
+		t.Errorf("asked for %v", asked.PropagationPolicy)
 	}
 }

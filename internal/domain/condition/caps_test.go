@@ -345,8 +345,8 @@ func TestOneNodeOfAZoneBeginsToEvictAtATime(t *testing.T) {
 		t.Errorf("%d tainted, want all: the others stay at NoSchedule", len(got))
 	}
 	plan, _ := m.decide("aw01")
-	if plan.Holds[0].Reason != "EvictionPace" || !plan.LookAgain.Equal(noon.Add(5*time.Minute)) {
-		t.Errorf("holds %v, looks again at %s; want the pace, in five minutes", plan.Holds, plan.LookAgain)
+	if plan.Holds[0].Reason != "EvictionPace" || !plan.RequeueAt.Equal(noon.Add(5*time.Minute)) {
+		t.Errorf("holds %v, looks again at %s; want the pace, in five minutes", plan.Holds, plan.RequeueAt)
 	}
 	m.now = noon.Add(5*time.Minute - time.Second)
 	all()
@@ -417,8 +417,8 @@ func TestTheFleetCountsForMetrics(t *testing.T) {
 	m.settle("w00")
 	m.settle("w01") // NoSchedule, by the pace
 	m.settle("p")   // free
-	if use := m.fleet.Usage(); use.Tainted != 2 || use.Evicting != 1 || use.Of != 11 {
-		t.Errorf("%d repelling, %d evicting of %d; want 2, 1 of 11", use.Tainted, use.Evicting, use.Of)
+	if use := m.fleet.Usage(); use.Tainted != 2 || use.Evicting != 1 || use.Total != 11 {
+		t.Errorf("%d repelling, %d evicting of %d; want 2, 1 of 11", use.Tainted, use.Evicting, use.Total)
 	}
 }
 

@@ -10,13 +10,13 @@ import (
 
 // usage is what a node counts for under the limits: what it is known to carry together with what is in flight to it.
 type usage struct {
-	// counted: it is one of the N that percentages are of. away: it would be one, if it were available.
-	counted, away bool
-	// plane: a control-plane node; planeReady: one that serves.
-	plane, planeReady bool
-	zone              string
-	// any taint of ours; one that keeps pods away; one that evicts.
-	any, repels, evicts bool
+	// counted: it is one of the N that percentages are of. unavailable: it would be one, if it were available.
+	counted, unavailable bool
+	// controlPlane: a control-plane node; controlPlaneReady: one that serves.
+	controlPlane, controlPlaneReady bool
+	zone                            string
+	// tainted: it has a taint of ours; repels: one that keeps pods away; evicts: one that evicts.
+	tainted, repels, evicts bool
 	// last is when a taint of ours was set, or became NoExecute, for the last time.
 	last time.Time
 	// sets have a claim on a taint of the node; past are those of its history.
@@ -53,11 +53,11 @@ type inFlight struct {
 // declared count.
 func (n *nodeState) currentUsage(declared func(key string) bool) usage {
 	worker := !n.Deleting && !n.ControlPlane
-	u := usage{counted: worker && n.Available, away: worker && !n.Available, zone: n.Zone,
-		plane: n.ControlPlane, planeReady: n.ControlPlane && n.Ready && !n.Deleting}
+	u := usage{counted: worker && n.Available, unavailable: worker && !n.Available, zone: n.Zone,
+		controlPlane: n.ControlPlane, controlPlaneReady: n.ControlPlane && n.Ready && !n.Deleting}
 	if n.RecordBroken {
-		for _, t := range n.suspects(declared) {
-			u.carry(t.Effect)
+		for _, t := range n.possiblyOurs(declared) {
+			u.addTaint(t.Effect)
 		}
 	}
 	u.add(n.Owned, n.Taints)
@@ -70,7 +70,7 @@ func (n *nodeState) currentUsage(declared func(key string) bool) usage {
 func (u *usage) add(o Ownership, taints []corev1.Taint) {
 	for _, t := range taints {
 		if o.Owns(t) {
-			u.carry(t.Effect)
+			u.addTaint(t.Effect)
 		}
 	}
 	for _, t := range o.Taints {
@@ -88,14 +88,14 @@ func (u *usage) add(o Ownership, taints []corev1.Taint) {
 	}
 }
 
-func (u *usage) carry(effect corev1.TaintEffect) {
-	u.any = true
+func (u *usage) addTaint(effect corev1.TaintEffect) {
+	u.tainted = true
 	u.repels = u.repels || rank[effect] >= rank[corev1.TaintEffectNoSchedule]
 	u.evicts = u.evicts || effect == corev1.TaintEffectNoExecute
 }
 
 // tally counts the nodes of the cluster or of a zone.
-type tally struct{ counted, away, repelling, evicting int }
+type tally struct{ counted, unavailable, repelling, evicting int }
 
 func (t *tally) add(u usage, n int) {
 	add := func(count *int, is bool) {
@@ -104,7 +104,7 @@ func (t *tally) add(u usage, n int) {
 		}
 	}
 	add(&t.counted, u.counted)
-	add(&t.away, u.away)
+	add(&t.unavailable, u.unavailable)
 	add(&t.repelling, u.repels)
 	add(&t.evicting, u.evicts)
 }
@@ -112,8 +112,8 @@ func (t *tally) add(u usage, n int) {
 type counts struct {
 	cluster tally
 	zones   map[string]*tally
-	// planeReady are control-plane nodes that serve; planeTainted are those with any taint of ours.
-	planeReady, planeTainted int
+	// controlPlaneReady are control-plane nodes that serve; controlPlaneTainted are those with any taint of ours.
+	controlPlaneReady, controlPlaneTainted int
 }
 
 func newCounts() counts { return counts{zones: map[string]*tally{}} }
@@ -124,11 +124,11 @@ func (c *counts) add(u usage, n int) {
 		c.zones[u.zone] = &tally{}
 	}
 	c.zones[u.zone].add(u, n)
-	if u.plane && u.any {
-		c.planeTainted += n
+	if u.controlPlane && u.tainted {
+		c.controlPlaneTainted += n
 	}
-	if u.planeReady {
-		c.planeReady += n
+	if u.controlPlaneReady {
+		c.controlPlaneReady += n
 	}
 }
 
@@ -144,26 +144,26 @@ func (c *counts) zone(name string) tally {
 func (c *counts) zonesCounted() int {
 	n := 0
 	for zone, t := range c.zones {
-		if zone != "" && t.counted+t.away > 0 {
+		if zone != "" && t.counted+t.unavailable > 0 {
 			n++
 		}
 	}
 	return n
 }
 
-// recount brings the counts up to what the node carries, and has its sets tell of it. It says whether others have more room now.
+// recount updates the counts to what the node carries, and marks its sets dirty. freed: other nodes have more headroom now.
 func (f *Fleet) recount(n *nodeState) (freed bool) {
 	was, is := n.usage, n.currentUsage(f.isDeclared)
 	f.counts.add(was, -1)
 	f.counts.add(is, 1)
 	if same := slices.Equal(was.sets, is.sets) && slices.Equal(was.past, is.past); !same {
-		f.touchClaimants(n)
+		f.markClaimantsDirty(n)
 		n.usage = is
-		f.touchClaimants(n)
+		f.markClaimantsDirty(n)
 	}
 	n.usage = is
-	f.recording.put(n.slot, n.hasRecord())
-	return was.repels && !is.repels || was.evicts && !is.evicts || was.any && !is.any || !subset(was.sets, is.sets) ||
+	f.withRecord.set(n.slot, n.hasRecord())
+	return was.repels && !is.repels || was.evicts && !is.evicts || was.tainted && !is.tainted || !subset(was.sets, is.sets) ||
 		is.counted && (!was.counted || was.zone != is.zone)
 }
 

@@ -13,28 +13,28 @@ import (
 )
 
 const (
-	// lookAgainHeld is the safety net for a held act that no event may free.
-	lookAgainHeld = time.Minute
-	// flappingTaints of one node by one set within historyKept are the last that may evict.
-	flappingTaints = 2
+	// heldRequeueAfter is the safety net for a held act that no event may free.
+	heldRequeueAfter = time.Minute
+	// maxEvictingTaints of one node by one set within historyRetention are the last that may evict.
+	maxEvictingTaints = 2
 )
 
-// PlanNode plans one node: it reads the record's claims first, since undoing needs no permission, and then what the
-// sets want anew. On a node that is being deleted it only undoes.
+// PlanNode plans one node: it reviews the record's claims first, since undoing needs no permission, and then plans new
+// taints. A node that is being deleted gets no new taint.
 func PlanNode(in Input) Plan {
-	p := &planner{Input: in, parked: map[string]bool{}, plan: Plan{Node: in.Node, Orphans: map[types.UID]string{}}, history: pruned(in.Node.Owned.History, in.At.Now)}
+	p := &planner{Input: in, untainted: map[string]bool{}, plan: Plan{Node: in.Node, Orphans: map[types.UID]string{}}, history: pruned(in.Node.Owned.History, in.At.Now)}
 	if in.Node.RecordBroken {
 		p.plan.Holds = p.holdAll(HeldByRecord, "the node's annotation of owned taints can't be read; repair or remove it")
 		return p.plan
 	}
 	for _, claim := range in.Node.Owned.Taints {
-		p.review(claim)
+		p.reviewClaim(claim)
 	}
 	p.forgetWithdrawn()
 	for _, c := range in.Claimants {
-		p.want(c)
+		p.planFirstTaint(c)
 	}
-	p.takeOver()
+	p.handOver()
 	p.applyNodePrecedence()
 	p.collapse()
 	return p.plan
@@ -48,14 +48,14 @@ type planner struct {
 	history []PastTaint
 	// adopted are claims that a restored set took over: the record changes though no taint does.
 	adopted []OwnedTaint
-	// parked are keys whose claims are kept without their taint.
-	parked map[string]bool
-	// early are sets that match, and whose `for` isn't over yet.
-	early []early
+	// untainted are keys whose claims are kept without their taint.
+	untainted map[string]bool
+	// pending are sets that match, and whose `for` isn't over yet.
+	pending []pendingClaimant
 }
 
-// want plans a set's first taint on the node.
-func (p *planner) want(c Claimant) {
+// planFirstTaint plans a set's first taint on the node.
+func (p *planner) planFirstTaint(c Claimant) {
 	claimed := func(t OwnedTaint) bool { return t.Set == c.UID && t.Key == c.Key }
 	if slices.ContainsFunc(p.next, claimed) || c.State.IsWithdrawn() || c.State.IsFrozen() || ecosystem.ReservedKey(c.Key) {
 		return
@@ -64,43 +64,43 @@ func (p *planner) want(c Claimant) {
 		return // just dropped
 	}
 	m := c.Match(p.Node, p.At)
-	if m.Phase != Matching || p.parked[c.Key] {
+	if m.Phase != Matching || p.untainted[c.Key] {
 		return
 	}
-	if p.At.Now.Before(m.HoldsAt) {
-		p.plan.lookAgainAt(m.HoldsAt)
-		p.early = append(p.early, early{c, m})
+	if p.At.Now.Before(m.DueAt) {
+		p.plan.requeueAt(m.DueAt)
+		p.pending = append(p.pending, pendingClaimant{c, m})
 		return
 	}
 	claim := p.claim(c)
 	want, at := c.effectFor(claim, p.At.Now)
-	if p.taintFirst(c, claim, want, m) {
-		p.plan.lookAgainAt(at)
-		p.noteFlapping(c, claim, m)
-		p.steps[len(p.steps)-1].Due = m.HoldsAt
+	if p.addFirstTaint(c, claim, want, m) {
+		p.plan.requeueAt(at)
+		p.reportFlapping(c, claim, m)
+		p.steps[len(p.steps)-1].Due = m.DueAt
 	}
 }
 
 // claim is a set's first one on the node.
 func (p *planner) claim(c Claimant) OwnedTaint {
-	return OwnedTaint{Key: c.Key, Set: c.UID, Name: c.Name, Generation: c.Generation, Since: p.now(), Times: p.times(c)}
+	return OwnedTaint{Key: c.Key, Set: c.UID, Name: c.Name, Generation: c.Generation, Since: p.now(), TaintCount: p.taintCount(c)}
 }
 
-// taintFirst plans a set's first taint on the node, of this effect or as much of it as is permitted, and says whether any is.
-func (p *planner) taintFirst(c Claimant, claim OwnedTaint, want corev1.TaintEffect, m Match) bool {
-	to := p.permitted(c, want, m, "", !p.counts(c.UID))
+// addFirstTaint plans a set's first taint on the node, of this effect or as much of it as is permitted, and says whether any is.
+func (p *planner) addFirstTaint(c Claimant, claim OwnedTaint, want corev1.TaintEffect, m Match) bool {
+	to := p.permitted(c, want, m, "", !p.alreadyTainted(c.UID))
 	if to == "" {
 		return false
 	}
 	p.step(c, Taint, Matched, claim, to, p.trigger(c, m))
 	claim.Effect = to
-	p.next = append(p.next, p.remembered(c, claim))
+	p.next = append(p.next, p.recordTaint(c, claim))
 	return true
 }
 
-// counts says whether the set has tainted the node already: under another key it counts for the set's own cap all the same.
-func (p *planner) counts(set types.UID) bool {
-	return slices.ContainsFunc(p.Node.Owned.Taints, func(t OwnedTaint) bool { return t.Set == set && p.mayOwn(t.Key) && p.carried(t) })
+// alreadyTainted says whether the set has tainted the node already: under another key it counts for the set's own cap all the same.
+func (p *planner) alreadyTainted(set types.UID) bool {
+	return slices.ContainsFunc(p.Node.Owned.Taints, func(t OwnedTaint) bool { return t.Set == set && p.mayOwn(t.Key) && p.taintPresent(t) })
 }
 
 // effectFor is the effect that a set asks for a claim now, and when it will ask for more. What evicts already goes on
@@ -119,14 +119,14 @@ func (s *Set) effectFor(claim OwnedTaint, now time.Time) (corev1.TaintEffect, ti
 	return corev1.TaintEffectNoExecute, time.Time{}
 }
 
-// times says which taint of the node by the set, or by one of its name before it, within historyKept the next one would be, under whatever
+// taintCount says which taint of the node by the set, or by one of its name before it, within historyRetention the next one would be, under whatever
 // key; 0 for the first ones, which don't count as flapping. What people do to a set makes no conditions flap, though it gives no further
 // eviction either.
-func (p *planner) times(c Claimant) int {
+func (p *planner) taintCount(c Claimant) int {
 	var seen []PastTaint
 	if p.Tainted != nil {
 		seen = slices.DeleteFunc(pruned(p.Tainted(c.Name), p.At.Now), func(t PastTaint) bool {
-			forged := ahead(t.At.Time, p.At.Now) || !p.mayOwn(t.Key)
+			forged := inFuture(t.At.Time, p.At.Now) || !p.mayOwn(t.Key)
 			return forged || t.Withdrawn && c.Effect != corev1.TaintEffectNoExecute
 		})
 	}
@@ -136,25 +136,25 @@ func (p *planner) times(c Claimant) int {
 			n++
 		}
 	}
-	if n <= flappingTaints {
+	if n <= maxEvictingTaints {
 		return 0
 	}
 	return n
 }
 
 // flaps says whether the claim is one taint too many to evict, or to go at once.
-func (t OwnedTaint) flaps() bool { return t.Times > flappingTaints }
+func (t OwnedTaint) flaps() bool { return t.TaintCount > maxEvictingTaints }
 
 // recoverAfter is how long a node must have been clear before the claim's taint goes: as the set says for the first two within
-// historyKept; of the third a minute at least, then two, four, up to half an hour. Conditions that flap take the node out and back as fast
+// historyRetention; of the third a minute at least, then two, four, up to half an hour. Conditions that flap take the node out and back as fast
 // as they come, and whoever schedules by it, too. No longer than half of StaleAfter: without heartbeats that is how long it is
 // known to be clear.
 func (s *Set) recoverAfter(t OwnedTaint) time.Duration {
-	return max(s.RecoverAfter, min(backoff(t.Times-flappingTaints), s.StaleAfter/2))
+	return max(s.RecoverAfter, min(backoff(t.TaintCount-maxEvictingTaints), s.StaleAfter/2))
 }
 
-// matchFor is how the set stands to a node with a claim of it, which is clear later where conditions flap.
-func (s *Set) matchFor(t OwnedTaint, n *Node, at Moment) Match {
+// matchWithClaim matches a node that the set has a claim on: where conditions flap, it counts as clear later.
+func (s *Set) matchWithClaim(t OwnedTaint, n *Node, at Moment) Match {
 	m := s.Match(n, at)
 	if m.Phase == Clear {
 		m.ClearAt = m.ClearAt.Add(s.recoverAfter(t) - s.RecoverAfter)
@@ -162,31 +162,31 @@ func (s *Set) matchFor(t OwnedTaint, n *Node, at Moment) Match {
 	return m
 }
 
-// noteFlapping tells what becomes of a claim whose node the set taints over and over.
-func (p *planner) noteFlapping(c Claimant, claim OwnedTaint, m Match) {
+// reportFlapping adds a Hold that says what happens to a claim whose node the set taints repeatedly.
+func (p *planner) reportFlapping(c Claimant, claim OwnedTaint, m Match) {
 	if !claim.flaps() {
 		return
 	}
-	says := fmt.Sprintf("it was tainted %d times within an hour, last at %s", claim.Times, claim.Since.UTC().Format(time.RFC3339))
+	says := fmt.Sprintf("it was tainted %d times within an hour, last at %s", claim.TaintCount, claim.Since.UTC().Format(time.RFC3339))
 	if c.Effect == corev1.TaintEffectNoExecute {
 		says += "; it stays at NoSchedule"
 	}
 	if wait := c.recoverAfter(claim); wait > c.RecoverAfter {
 		says += fmt.Sprintf("; the taint goes once its conditions have been clear for %s", wait)
 	}
-	p.plan.Holds = append(p.plan.Holds, Hold{Set: c.UID, Reason: HeldByFlapping, At: m.ExpiresAt, Message: says})
+	p.plan.Holds = append(p.plan.Holds, Hold{Set: c.UID, Reason: HeldByFlapping, At: m.ForElapsedAt, Message: says})
 }
 
-// remembered puts a taint that is set now into the history, to notice flapping.
-func (p *planner) remembered(c Claimant, claim OwnedTaint) OwnedTaint {
+// recordTaint puts a taint that is set now into the history, to notice flapping.
+func (p *planner) recordTaint(c Claimant, claim OwnedTaint) OwnedTaint {
 	if c.Effect == corev1.TaintEffectNoExecute {
 		p.history = append(p.history, PastTaint{Set: c.UID, Key: claim.Key, At: p.now()})
 	}
-	return p.evicting(claim)
+	return p.markEvicting(claim)
 }
 
-// evicting notes when a claim began to evict, in the history too: the pace holds after the claim is gone.
-func (p *planner) evicting(claim OwnedTaint) OwnedTaint {
+// markEvicting notes when a claim began to evict, in the history too: the pace holds after the claim is gone.
+func (p *planner) markEvicting(claim OwnedTaint) OwnedTaint {
 	if claim.Effect != corev1.TaintEffectNoExecute || claim.EvictSince != nil {
 		return claim
 	}
@@ -220,12 +220,12 @@ func (p *planner) trigger(c Claimant, m Match) time.Time {
 }
 
 func (p *planner) hold(c Claimant, g Gate, m Match) {
-	p.plan.Holds = append(p.plan.Holds, Hold{Set: c.UID, Reason: g.Reason, Message: g.Message, At: m.ExpiresAt, dimension: g.dimension})
+	p.plan.Holds = append(p.plan.Holds, Hold{Set: c.UID, Reason: g.Reason, Message: g.Message, At: m.ForElapsedAt, queue: g.queue})
 	at := g.At
 	if at.IsZero() {
-		at = p.At.Now.Add(lookAgainHeld)
+		at = p.At.Now.Add(heldRequeueAfter)
 	}
-	p.plan.lookAgainAt(at)
+	p.plan.requeueAt(at)
 }
 
 func (p *planner) holdAll(reason Reason, message string) []Hold {
@@ -241,30 +241,30 @@ func (p *planner) holdAll(reason Reason, message string) []Hold {
 func pruned(history []PastTaint, now time.Time) []PastTaint {
 	var kept []PastTaint
 	for _, h := range history {
-		if now.Sub(h.At.Time) < historyKept {
+		if now.Sub(h.At.Time) < historyRetention {
 			kept = append(kept, h)
 		}
 	}
-	return kept[max(0, len(kept)-historyMost):]
+	return kept[max(0, len(kept)-maxHistory):]
 }
 
-// early is a set that matches the node, and whose `for` isn't over yet.
-type early struct {
+// pendingClaimant is a set that matches the node, and whose `for` isn't over yet.
+type pendingClaimant struct {
 	Claimant
 	match Match
 }
 
-// takeOver has a set that is early keep the taint of its key that others give up: the node is sick by another set's word, and pods that
-// came in between would be in the way. It evicts nobody before its own `for` is over, and raises nothing.
-func (p *planner) takeOver() {
-	for _, e := range p.early {
+// handOver lets a set whose `for` isn't over yet keep the taint of its key that other sets give up: otherwise pods would be scheduled in
+// between. It evicts no pod before the set's own `for` is over, and raises no effect.
+func (p *planner) handOver() {
+	for _, e := range p.pending {
 		was := p.Node.Owned.Effect(e.Key)
-		if p.effectNext(e.Key) != "" || !p.mayOwn(e.Key) || !p.Node.hasTaint(e.Key, was) {
+		if p.plannedEffect(e.Key) != "" || !p.mayOwn(e.Key) || !p.Node.hasTaint(e.Key, was) {
 			continue
 		}
 		claim := p.claim(e.Claimant)
 		want, _ := e.effectFor(claim, p.At.Now)
-		p.taintFirst(e.Claimant, claim, lower(lower(want, was), corev1.TaintEffectNoSchedule), e.match)
+		p.addFirstTaint(e.Claimant, claim, lower(lower(want, was), corev1.TaintEffectNoSchedule), e.match)
 	}
 }
 

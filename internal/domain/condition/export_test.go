@@ -101,7 +101,7 @@ func (f *Fleet) wouldTaintByLook(s *setState) (nodes []string) {
 	if s.MaxNodes != nil {
 		matching = matching[:min(len(matching), limit.Of(*s.MaxNodes, available))]
 	}
-	if s.why() != "" {
+	if s.holdReason() != "" {
 		return nodes
 	}
 	return append(nodes, matching...)

@@ -219,7 +219,7 @@ func TestWhatIsNoTaintAnewDoesNotCount(t *testing.T) {
 			m.settle("w00")
 			m.flicker("w00", time.Second) // tainted once more
 			owned, err := condition.ParseOwnership(m.api.nodes["w00"].Annotations[recordAnnotation])
-			if err != nil || len(owned.Taints) != 1 || owned.Taints[0].Times != c.want {
+			if err != nil || len(owned.Taints) != 1 || owned.Taints[0].TaintCount != c.want {
 				t.Errorf("claims %+v, want one with times %d; error %v", owned.Taints, c.want, err)
 			}
 		})
@@ -229,19 +229,19 @@ func TestWhatIsNoTaintAnewDoesNotCount(t *testing.T) {
 // TestADampedTaintGoesThoughNobodySaysAnyMoreThatAllIsWell: without heartbeats a node is known to be clear for staleAfter and no longer.
 func TestADampedTaintGoesThoughNobodySaysAnyMoreThatAllIsWell(t *testing.T) {
 	m := manage(t, calm("5", "5"), workers(10, kubeletWell), newSet(t, "a", "staleAfter: 4m\n"+noSchedule))
-	record := condition.Ownership{Taints: []condition.OwnedTaint{{Key: "example.com/k", Effect: "NoSchedule", Set: "a-uid", Name: "a", Generation: 1, Since: metav1.NewTime(noon), Times: 9}}}
+	record := condition.Ownership{Taints: []condition.OwnedTaint{{Key: "example.com/k", Effect: "NoSchedule", Set: "a-uid", Name: "a", Generation: 1, Since: metav1.NewTime(noon), TaintCount: 9}}}
 	m.see("w00", tainted("example.com/k", "NoSchedule"), recorded(record.String()), reportsAt("KubeletUnhealthy", "True", noon, noon))
 	m.now = noon.Add(time.Second)
 	m.see("w00", reportsAt("KubeletUnhealthy", "False", m.now, m.now))
 	plan, _ := m.decide("w00")
-	if !plan.LookAgain.Equal(m.now.Add(2*time.Minute)) || !strings.Contains(plan.Holds[0].Message, "have been clear for 2m0s") {
-		t.Errorf("looks again at %s, held %+v", plan.LookAgain, plan.Holds)
+	if !plan.RequeueAt.Equal(m.now.Add(2*time.Minute)) || !strings.Contains(plan.Holds[0].Message, "have been clear for 2m0s") {
+		t.Errorf("looks again at %s, held %+v", plan.RequeueAt, plan.Holds)
 	}
-	sights := m.fleet.Sights("w00", moment(m.now))
-	if len(sights) != 1 || !sights[0].Match.ClearAt.Equal(plan.LookAgain) || sights[0].RecoverAfter != 2*time.Minute {
+	sights := m.fleet.SetStatuses("w00", moment(m.now))
+	if len(sights) != 1 || !sights[0].Match.ClearAt.Equal(plan.RequeueAt) || sights[0].RecoverAfter != 2*time.Minute {
 		t.Errorf("explained: %+v", sights)
 	}
-	m.now = plan.LookAgain
+	m.now = plan.RequeueAt
 	if m.settle("w00"); len(m.api.nodes["w00"].Spec.Taints) > 0 {
 		t.Error("it stays")
 	}

@@ -3,6 +3,7 @@ package condition
 import (
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,8 +15,8 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
-// Fleet is what is known of all nodes and sets, indexed so that neither a node's event nor an admission request looks at
-// more than it must. It is safe for concurrent use; plans are made and their room reserved under one lock, so that two
+// Fleet is the known state of all nodes and sets, indexed so that neither a node's event nor an admission request visits
+// more than it must. It is safe for concurrent use; plans are made and their headroom reserved under one lock, so that two
 // workers can't both take the last place under a limit.
 type Fleet struct {
 	mu     sync.RWMutex
@@ -32,20 +33,20 @@ type Fleet struct {
 	orphans    map[types.UID]bool
 	systemPods []ecosystem.SystemPod
 
-	index     index
-	alike     setIndex
-	union     atomic.Pointer[union] // nil when it has to be counted anew
-	recording nodeSet               // nodes with a record, or with a write in flight
-	lastHeard int                   // the slot of the node that was observed last
-	counts    counts
-	gone      gone
-	evictions limit.Memory
-	recalls   int // how often evictions were recalled that were news
-	past      past
-	formers   map[string]former       // by the names of sets that were deleted
-	waiting   map[*nodeState]struct{} // nodes that are held back
-	woken     sets.Set[string]        // those that may go on, since another left the line
-	dirty     map[types.UID]string    // sets whose status may have changed, and their names
+	index        index
+	setIndex     setIndex
+	union        atomic.Pointer[union] // nil when it must be recomputed
+	withRecord   nodeSet               // nodes with a record, or with a write in flight
+	lastObserved int                   // the slot of the node that was observed last
+	counts       counts
+	deleted      deletedNodes
+	evictions    limit.Memory
+	recalls      int // how often evictions were recalled that were news
+	taintHistory taintHistory
+	formerSets   map[string]formerSet    // by the names of sets that were deleted
+	held         map[*nodeState]struct{} // nodes with holds
+	requeues     sets.Set[string]        // those that may proceed, since another left the queue
+	dirty        map[types.UID]string    // sets whose status may have changed, and their names
 }
 
 // NewFleet is an empty fleet under these limits that lets nothing be done until MarkSynced.
@@ -53,8 +54,8 @@ func NewFleet(limits limit.Limits) *Fleet {
 	return &Fleet{
 		policy: Policy{Limits: limits, Precedence: PrecedenceKey},
 		nodes:  map[string]*nodeState{}, sets: map[types.UID]*setState{},
-		declared: map[string]bool{}, orphans: map[types.UID]bool{}, dirty: map[types.UID]string{}, past: past{taints: map[tainting][]PastTaint{}}, formers: map[string]former{},
-		index: index{by: map[trait]*nodeSet{}}, alike: setIndex{}, counts: newCounts(), gone: gone{}, waiting: map[*nodeState]struct{}{}, woken: sets.New[string](),
+		declared: map[string]bool{}, orphans: map[types.UID]bool{}, dirty: map[types.UID]string{}, taintHistory: taintHistory{taints: map[historyKey][]PastTaint{}}, formerSets: map[string]formerSet{},
+		index: index{by: map[trait]*nodeSet{}}, setIndex: setIndex{}, counts: newCounts(), deleted: deletedNodes{}, held: map[*nodeState]struct{}{}, requeues: sets.New[string](),
 	}
 }
 
@@ -64,7 +65,7 @@ func (f *Fleet) MarkSynced(at Moment) {
 	defer f.mu.Unlock()
 	f.synced = true
 	for _, s := range f.sets {
-		f.judgeBreaker(s, at)
+		f.evaluateBreaker(s, at)
 	}
 }
 
@@ -82,8 +83,8 @@ func (f *Fleet) Lead(at Moment) {
 	f.follows = false
 	for _, s := range f.sets {
 		f.reopen(s, at.Now)
-		f.touch(s)
-		f.judgeBreaker(s, at)
+		f.markDirty(s)
+		f.evaluateBreaker(s, at)
 	}
 }
 
@@ -94,8 +95,8 @@ func (f *Fleet) Synced() bool {
 	return f.synced
 }
 
-// HoldActsUntil lets nothing new be done before t: our clock stepped, and every deadline with it.
-func (f *Fleet) HoldActsUntil(t time.Time) {
+// DeferActsUntil lets nothing new be done before t: our clock stepped, and every deadline with it.
+func (f *Fleet) DeferActsUntil(t time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.actsFrom = later(f.actsFrom, t)
@@ -108,8 +109,8 @@ func (f *Fleet) ObserveSystemPods(pods []ecosystem.SystemPod) {
 	f.systemPods = pods
 }
 
-// TakeDirty gives the names of the sets whose status may have changed since it was last asked.
-func (f *Fleet) TakeDirty() []string {
+// DrainDirty returns the names of the sets whose status may have changed since the last call.
+func (f *Fleet) DrainDirty() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.dirty) == 0 {
@@ -120,33 +121,163 @@ func (f *Fleet) TakeDirty() []string {
 	return dirty
 }
 
-// TakeWoken gives the held-back nodes that may go on since another left the queue before them, which may happen with every
+// DrainRequeues returns the held nodes that may proceed since another left the queue before them, which may happen with every
 // decision.
-func (f *Fleet) TakeWoken() []string {
+func (f *Fleet) DrainRequeues() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	woken := sets.List(f.woken)
-	clear(f.woken)
-	return woken
+	requeues := sets.List(f.requeues)
+	clear(f.requeues)
+	return requeues
 }
 
-// touch says that something about a set, or its nodes, may have changed.
-func (f *Fleet) touch(s *setState) {
+// markDirty notes that a set's status may have changed.
+func (f *Fleet) markDirty(s *setState) {
 	f.dirty[s.UID] = s.Name
 	f.union.Store(nil)
 }
 
-func (f *Fleet) touchAll() {
+func (f *Fleet) markAllDirty() {
 	for _, s := range f.sets {
-		f.touch(s)
+		f.markDirty(s)
 	}
 }
 
-// touchClaimants touches the sets that the node's record names, or will once a write in flight is there.
-func (f *Fleet) touchClaimants(n *nodeState) {
+// markClaimantsDirty touches the sets that the node's record names, or will once a write in flight is there.
+func (f *Fleet) markClaimantsDirty(n *nodeState) {
 	for _, s := range f.sets {
 		if n.usage.claims(s) || n.usage.records(s.UID) {
-			f.touch(s)
+			f.markDirty(s)
 		}
 	}
+}
+
+// Decide plans a node and reserves what the plan takes from the limits until the write is seen or has failed.
+// Wait says that an earlier write isn't visible yet; NeedsLive that its outcome is uncertain and ObserveLive must show it.
+func (f *Fleet) Decide(name string, at Moment, evidence *Evidence) (plan Plan, next Next) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.expire(at.Now)
+	n := f.nodes[name]
+	switch {
+	case n == nil || !f.synced:
+		return Plan{}, Nothing
+	case n.inFlight != nil && (n.inFlight.version == "" || at.Now.Sub(n.inFlight.since) > maxWriteLag):
+		return Plan{Node: n.Node}, ReadLive
+	case n.inFlight != nil:
+		return Plan{Node: n.Node}, Wait
+	}
+	claimants := f.claimants(n)
+	plan = PlanNode(Input{
+		Node: n.Node, Claimants: claimants, At: at, ActsFrom: f.actsFrom, Precedence: f.policy.Precedence,
+		Paused: f.policy.Paused, Frozen: f.policy.Frozen,
+		Declared:  f.isDeclared,
+		Withdrawn: func(uid types.UID) bool { return f.orphans[uid] },
+		Undone:    func(set types.UID, key string) time.Time { return n.undone[claimKey{set, key}] },
+		Tainted:   func(set string) []PastTaint { return f.taintHistory.taints[historyKey{n.Name, set}] },
+		Headroom:  f.headroom(n, at), Evidence: evidence,
+	})
+	if plan.recalls = f.recalls; plan.NeedsEvidence {
+		return plan, ReadLive
+	}
+	f.recordHolds(n, plan.Holds)
+	if len(plan.Steps) == 0 {
+		return plan, Nothing
+	}
+	n.recordUndone(n.Owned, plan.Owned, at.Now)
+	n.inFlight = &inFlight{owned: plan.Owned, taints: plan.Taints, since: at.Now}
+	f.recount(n)
+	return plan, Write
+}
+
+// maxWriteLag is how long a write may stay invisible before the watch is doubted.
+const maxWriteLag = 30 * time.Second
+
+// Next is what a decision asks for.
+type Next int
+
+const (
+	// Nothing is to be done now.
+	Nothing Next = iota
+	// Write the plan, then say Written or Failed.
+	Write
+	// Wait for the node's next event: an earlier write isn't visible yet.
+	Wait
+	// ReadLive: read the node, and for an eviction its pods, and decide again.
+	ReadLive
+)
+
+// Written records the resource version that a plan's write returned. requeue are held nodes that may have headroom now.
+func (f *Fleet) Written(name, version string) (requeue []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := f.nodes[name]
+	if n == nil || n.inFlight == nil {
+		return nil
+	}
+	n.inFlight.version = version
+	if older(n.ResourceVersion, version) {
+		return nil
+	}
+	return f.finishWrite(n) // the watch was faster
+}
+
+// Failed records that a plan's write surely did nothing. requeue are held nodes that may have headroom now. It isn't called
+// after an uncertain failure: the reservation stays until a live read.
+func (f *Fleet) Failed(name string) (requeue []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if n := f.nodes[name]; n != nil && n.inFlight != nil {
+		return f.finishWrite(n)
+	}
+	return nil
+}
+
+// finishWrite ends what is in flight for a node: what is known of it is all there is.
+func (f *Fleet) finishWrite(n *nodeState) (requeue []string) {
+	n.inFlight = nil
+	if f.recount(n) {
+		return f.queueHeads()
+	}
+	return nil
+}
+
+// claimants are the sets that match the node or have an entry in its record, the oldest first.
+func (f *Fleet) claimants(n *nodeState) []Claimant {
+	var claimants []Claimant
+	for _, s := range f.sets {
+		if s.concerns(n) {
+			claimants = append(claimants, Claimant{Set: s.Set, State: s.state, HoldReason: s.holdReason()})
+		}
+	}
+	slices.SortFunc(claimants, byAge)
+	return claimants
+}
+
+func byAge(a, b Claimant) int {
+	if c := a.Created.Compare(b.Created); c != 0 {
+		return c
+	}
+	return strings.Compare(a.Name, b.Name)
+}
+
+// recordHolds stores why a node's acts are held, and marks the sets concerned dirty.
+func (f *Fleet) recordHolds(n *nodeState, holds []Hold) {
+	was := n.holds
+	f.setHolds(n, holds)
+	for _, h := range slices.Concat(was, holds) {
+		s := f.sets[h.Set]
+		if s != nil && holdReason(was, h.Set) != holdReason(holds, h.Set) {
+			f.markDirty(s)
+		}
+	}
+}
+
+// holdReason is the first reason for which a set is held back; "" for none.
+func holdReason(holds []Hold, set types.UID) Reason {
+	i := slices.IndexFunc(holds, func(h Hold) bool { return h.Set == set })
+	if i < 0 {
+		return ""
+	}
+	return holds[i].Reason
 }

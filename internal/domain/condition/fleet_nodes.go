@@ -19,77 +19,77 @@ type nodeState struct {
 	// inFlight is a write of ours that the node as we know it doesn't show yet.
 	inFlight *inFlight
 	usage    usage
-	holds    []Hold                // of its last plan
-	undone   map[claimed]time.Time // when taints of ours were taken off
+	holds    []Hold                 // of its last plan
+	undone   map[claimKey]time.Time // when taints of ours were taken off
 }
 
-// claimed is what a set tainted.
-type claimed struct {
+// claimKey is what a set tainted.
+type claimKey struct {
 	set types.UID
 	key string
 }
 
-// ObserveNode takes in a node as the API server has it. It says whether the node's plan may have changed, and which
-// held-back nodes may have room now. Older news than what is known is ignored.
-func (f *Fleet) ObserveNode(node *corev1.Node, at Moment) (changed bool, wake []string) {
+// ObserveNode takes in a node as the API server has it. changed: the node's plan may differ now.
+// requeue are held nodes that may have headroom now. A version older than the known one is ignored.
+func (f *Fleet) ObserveNode(node *corev1.Node, at Moment) (changed bool, requeue []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.observe(node, at, false)
 }
 
-// ObserveLive takes in a node read live after a write of ours whose outcome was uncertain: it shows the outcome. It gives
-// the held-back nodes that may have room now. One read is enough, provided that no cache answers it: a get without a
+// ObserveLive takes in a node read live after a write of ours whose outcome was uncertain: it shows the outcome. requeue
+// are held nodes that may have headroom now. One read is enough, provided that no cache answers it: a get without a
 // resourceVersion, as the manager's API reader sends it, is a quorum read of etcd (kube-apiserver's watch cache passes it
 // on), so what it doesn't show wasn't there when it was asked for.
-func (f *Fleet) ObserveLive(node *corev1.Node, at Moment) (wake []string) {
+func (f *Fleet) ObserveLive(node *corev1.Node, at Moment) (requeue []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	_, wake = f.observe(node, at, true)
-	return wake
+	_, requeue = f.observe(node, at, true)
+	return requeue
 }
 
-func (f *Fleet) observe(node *corev1.Node, at Moment, live bool) (changed bool, wake []string) {
+func (f *Fleet) observe(node *corev1.Node, at Moment, live bool) (changed bool, requeue []string) {
 	n := f.nodes[node.Name]
 	if n != nil && older(node.ResourceVersion, n.ResourceVersion) { // of a former node of this name, too
 		if live {
-			wake = f.settle(n)
+			requeue = f.finishWrite(n)
 		}
-		return false, wake
+		return false, requeue
 	}
 	if n != nil && n.UID != node.UID {
 		f.forget(n, at)
 		n = nil
 	}
 	if n == nil {
-		n = &nodeState{Node: NewNode(node, nil, at.Now), undone: map[claimed]time.Time{}}
-		n.slot, f.nodes[n.Name] = f.index.enter(n), n
+		n = &nodeState{Node: NewNode(node, nil, at.Now), undone: map[claimKey]time.Time{}}
+		n.slot, f.nodes[n.Name] = f.index.add(n), n
 		f.replace(n, nil, at)
-		return true, f.heads()
+		return true, f.queueHeads()
 	}
 	before := n.Node
 	n.Node = NewNode(node, before, at.Now)
-	f.lastHeard = n.slot
-	n.noteUndone(before.Owned, n.Owned, at.Now)
-	if !n.land(live) && n.sameButSightings(before) {
-		return f.proofChanged(n, before, at), nil
+	f.lastObserved = n.slot
+	n.recordUndone(before.Owned, n.Owned, at.Now)
+	if !n.clearWritten(live) && n.equalExceptHeartbeats(before) {
+		return f.livenessChanged(n, before, at), nil
 	}
 	if f.replace(n, before, at) {
-		wake = f.heads()
+		requeue = f.queueHeads()
 	}
-	return true, wake
+	return true, requeue
 }
 
-// noteUndone remembers when claims went from the record, by whomever: what comes after is another act.
-func (n *nodeState) noteUndone(was, is Ownership, now time.Time) {
+// recordUndone remembers when claims went from the record, by whomever: what comes after is another act.
+func (n *nodeState) recordUndone(was, is Ownership, now time.Time) {
 	for _, t := range was.Taints {
 		if !slices.ContainsFunc(is.Taints, func(k OwnedTaint) bool { return k.Set == t.Set && k.Key == t.Key }) {
-			n.undone[claimed{t.Set, t.Key}] = now
+			n.undone[claimKey{t.Set, t.Key}] = now
 		}
 	}
 }
 
-// land says whether the node shows the write in flight, or, read live, that it isn't there to come.
-func (n *nodeState) land(live bool) bool {
+// clearWritten says whether the node shows the write in flight, or, read live, that it isn't there to come.
+func (n *nodeState) clearWritten(live bool) bool {
 	landed := n.inFlight != nil && (live || n.inFlight.version != "" && !older(n.ResourceVersion, n.inFlight.version))
 	if landed {
 		n.inFlight = nil
@@ -98,7 +98,7 @@ func (n *nodeState) land(live bool) bool {
 }
 
 // ForgetNode removes a node that is gone, unless another has come under its name.
-func (f *Fleet) ForgetNode(name string, uid types.UID, at Moment) (wake []string) {
+func (f *Fleet) ForgetNode(name string, uid types.UID, at Moment) (requeue []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := f.nodes[name]
@@ -106,7 +106,7 @@ func (f *Fleet) ForgetNode(name string, uid types.UID, at Moment) (wake []string
 		return nil
 	}
 	f.forget(n, at)
-	return f.heads()
+	return f.queueHeads()
 }
 
 // ObserveLease takes in a renewal of a node's Lease, the sign of life for conditions without a heartbeat.
@@ -118,98 +118,98 @@ func (f *Fleet) ObserveLease(name string, renewed time.Time, at Moment) (changed
 		return false
 	}
 	before, after := n.Node, *n.Node
-	after.Lease = Reading{Heartbeat: renewed}
+	after.Lease = Observation{Heartbeat: renewed}
 	if !before.Lease.Heartbeat.IsZero() {
-		after.Lease.AliveSeen = at.Now
+		after.Lease.LastActivity = at.Now
 	}
 	n.Node = &after
-	return f.proofChanged(n, before, at)
+	return f.livenessChanged(n, before, at)
 }
 
-// replace takes in how a node is now; before is what was known of it, nil for nothing. It says whether room was freed.
+// replace takes in how a node is now; before is what was known of it, nil for nothing. freed: other nodes have more headroom now.
 func (f *Fleet) replace(n *nodeState, before *Node, at Moment) (freed bool) {
 	freed = f.recount(n)
-	f.remember(n, at.Now)
-	f.past.note(before, n.Node, at.Now)
+	f.recordEviction(n, at.Now)
+	f.taintHistory.observe(before, n.Node, at.Now)
 	if before != nil {
-		f.past.ended(before, n.Node, func(set types.UID) bool { return f.sets[set] == nil || f.sets[set].state.IsWithdrawn() })
+		f.taintHistory.markWithdrawn(before, n.Node, func(set types.UID) bool { return f.sets[set] == nil || f.sets[set].state.IsWithdrawn() })
 	}
 	f.index.replace(n.slot, before, n.Node)
-	f.judge(n, before, n.Node, at)
+	f.updateSets(n, before, n.Node, at)
 	if broken := before != nil && before.RecordBroken; broken != n.RecordBroken {
-		f.touchAll()
+		f.markAllDirty()
 	}
 	if before != nil && !sameTaints(before.Taints, n.Taints) { // somebody may have taken away what sets count
-		f.touchClaimants(n)
+		f.markClaimantsDirty(n)
 	}
 	return freed
 }
 
 // forget takes out a node that is gone.
 func (f *Fleet) forget(n *nodeState, at Moment) {
-	f.bury(n, at.Now)
-	f.touchClaimants(n)
+	f.recordDeleted(n, at.Now)
+	f.markClaimantsDirty(n)
 	f.counts.add(n.usage, -1)
 	n.usage = usage{}
-	f.recording.put(n.slot, false)
-	f.noteHolds(n, nil)
+	f.withRecord.set(n.slot, false)
+	f.recordHolds(n, nil)
 	f.index.replace(n.slot, n.Node, nil)
-	f.judge(n, n.Node, nil, at)
+	f.updateSets(n, n.Node, nil, at)
 	if n.RecordBroken {
-		f.touchAll()
+		f.markAllDirty()
 	}
-	f.index.leave(n.slot)
+	f.index.remove(n.slot)
 	delete(f.nodes, n.Name)
 }
 
-// judge has the sets learn how a node changed; before or after may be nil.
-func (f *Fleet) judge(n *nodeState, before, after *Node, at Moment) {
+// updateSets has the sets learn how a node changed; before or after may be nil.
+func (f *Fleet) updateSets(n *nodeState, before, after *Node, at Moment) {
 	if before == nil || after == nil || before.Deleting != after.Deleting || !maps.Equal(before.Labels, after.Labels) {
 		for _, s := range f.sets {
-			f.judgeFor(s, n, before, after, at)
-			f.resize(s)
+			f.updateSet(s, n, before, after, at)
+			f.requeueForMaxNodes(s)
 		}
 		return
 	}
 	if before.Available != after.Available {
 		for _, s := range f.sets {
 			if s.MaxNodes != nil {
-				f.judgeFor(s, n, before, after, at)
-				f.resize(s)
+				f.updateSet(s, n, before, after, at)
+				f.requeueForMaxNodes(s)
 			}
 		}
 	}
-	for _, is := range after.Readings { // what vanished has a reading still
-		if !before.Readings.same(is) {
-			for s := range f.alike[facet{"condition", is.Type}] {
-				f.judgeFor(s, n, before, after, at)
+	for _, is := range after.Observations { // what vanished has an observation still
+		if !before.Observations.same(is) {
+			for s := range f.setIndex[facet{"condition", is.Type}] {
+				f.updateSet(s, n, before, after, at)
 			}
 		}
 	}
 }
 
-// resize wakes who waits for a set's own cap: of more nodes it may allow more.
-func (f *Fleet) resize(s *setState) {
+// requeueForMaxNodes requeues the nodes that wait for the set's maxNodes: of more nodes it may allow more.
+func (f *Fleet) requeueForMaxNodes(s *setState) {
 	if s.MaxNodes != nil {
-		f.woken.Insert(f.firstInLine(ownLine(s))...)
+		f.requeues.Insert(f.firstInQueue(maxNodesQueue(s))...)
 	}
 }
 
-func (f *Fleet) judgeFor(s *setState, n *nodeState, before, after *Node, at Moment) {
+func (f *Fleet) updateSet(s *setState, n *nodeState, before, after *Node, at Moment) {
 	if s.isMatched(before) && (after == nil || after.Deleting) {
-		s.departed.Forget(at.Now.Add(-f.policy.Limits.EvictPace))
-		s.departed.Remember(limit.Act{UID: n.UID, Name: n.Name, Zone: n.Zone, Began: at.Now}, at.Now)
+		s.deletedMatching.Forget(at.Now.Add(-f.policy.Limits.EvictPace))
+		s.deletedMatching.Remember(limit.Act{UID: n.UID, Name: n.Name, Zone: n.Zone, Began: at.Now}, at.Now)
 	}
-	f.judgeBreaker(s, at)
-	f.touch(s)
+	f.evaluateBreaker(s, at)
+	f.markDirty(s)
 }
 
-// proofChanged says whether a set's phase changed though no condition did: a silent reporter spoke, or an unproven one
+// livenessChanged says whether a set's phase changed though no condition did: a silent reporter spoke, or an unproven one
 // proved that it lives.
-func (f *Fleet) proofChanged(n *nodeState, before *Node, at Moment) bool {
+func (f *Fleet) livenessChanged(n *nodeState, before *Node, at Moment) bool {
 	for _, s := range f.sets {
 		if (s.isMatched(n.Node) || n.usage.claims(s)) && s.Match(before, at).Phase != s.Match(n.Node, at).Phase {
-			f.touch(s)
+			f.markDirty(s)
 			return true
 		}
 	}

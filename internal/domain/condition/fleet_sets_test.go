@@ -183,12 +183,12 @@ func TestAChangedSetLetsGoOfWhatItHeld(t *testing.T) {
 
 func TestDirtySetsAreToldOnce(t *testing.T) {
 	m := manage(t, calm("5", "5"), workers(10), newSet(t, "a", noSchedule), newSet(t, "b", noExecute))
-	m.fleet.TakeDirty()
+	m.fleet.DrainDirty()
 	m.see("w00", kubeletSick)
-	if got := m.fleet.TakeDirty(); !slices.Equal(got, []string{"a"}) {
+	if got := m.fleet.DrainDirty(); !slices.Equal(got, []string{"a"}) {
 		t.Errorf("dirty %v, want only the set that reads the condition", got)
 	}
-	if got := m.fleet.TakeDirty(); got != nil {
+	if got := m.fleet.DrainDirty(); got != nil {
 		t.Errorf("dirty %v a second time", got)
 	}
 }
@@ -237,9 +237,9 @@ func TestATaintThatSomebodyTookAwayIsNotCounted(t *testing.T) {
 	m := manage(t, calm("5", "5"), workers(10, kubeletSick), newSet(t, "a", noSchedule))
 	m.settle("w00")
 	m.settle("w01")
-	m.fleet.TakeDirty()
+	m.fleet.DrainDirty()
 	m.see("w00", func(n *corev1.Node) { n.Spec.Taints = nil })
-	if dirty := m.fleet.TakeDirty(); !slices.Equal(dirty, []string{"a"}) {
+	if dirty := m.fleet.DrainDirty(); !slices.Equal(dirty, []string{"a"}) {
 		t.Errorf("to be told anew: %v", dirty)
 	}
 	if sum, _ := m.fleet.Summary("a-uid", moment(noon)); sum.Tainted != 1 {
@@ -251,15 +251,15 @@ func TestARecordThatCannotBeReadIsTold(t *testing.T) {
 	set := newSet(t, "a", noSchedule)
 	nodes := append(workers(10), newNode("x", tainted("example.com/k", "NoSchedule")), newNode("y", tainted("corp.example/theirs", "NoSchedule"), recorded("{")))
 	m := manage(t, calm("5", "5"), nodes, set)
-	m.fleet.TakeDirty()
+	m.fleet.DrainDirty()
 	m.see("x", recorded("{"))
-	if dirty := m.fleet.TakeDirty(); !slices.Equal(dirty, []string{"a"}) {
+	if dirty := m.fleet.DrainDirty(); !slices.Equal(dirty, []string{"a"}) {
 		t.Errorf("to be told anew: %v", dirty)
 	}
 	if sum, _ := m.fleet.Summary("a-uid", moment(noon)); !slices.Equal(sum.Unreadable, []string{"x"}) || sum.Tainted != 0 {
 		t.Errorf("unreadable %v, %d tainted; want the one that carries the set's key to be told of", sum.Unreadable, sum.Tainted)
 	}
-	if got := texts(m.fleet.BrokenRecords(), condition.BrokenRecord.Mend); len(got) != 2 ||
+	if got := texts(m.fleet.BrokenRecords(), condition.BrokenRecord.RepairSteps); len(got) != 2 ||
 		!strings.HasSuffix(got[0], ": kubectl taint node x example.com/k:NoSchedule-; kubectl annotate node x autohealer.resourcestack.com/owned-taints-") ||
 		got[1] != "repair the annotation, or remove it: kubectl annotate node y autohealer.resourcestack.com/owned-taints-" {
 		t.Errorf("mended by %q; want the taint named whose key a set declared", got)

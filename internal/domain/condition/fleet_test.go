@@ -176,14 +176,14 @@ func TestANodeReplacedUnderItsName(t *testing.T) {
 func TestHeartbeatsChangeNothing(t *testing.T) {
 	m := manage(t, calm("5", "5"), workers(10, kubeletSick), newSet(t, "a", noSchedule))
 	m.settle("w00")
-	m.fleet.TakeDirty()
+	m.fleet.DrainDirty()
 	for i := range 5 {
 		m.now = noon.Add(time.Duration(i) * 10 * time.Second)
 		if changed, wake := m.see("w00", reportsAt("KubeletUnhealthy", "True", ago(30*time.Minute), m.now)); changed || wake != nil {
 			t.Fatalf("a heartbeat changed %t, woke %v", changed, wake)
 		}
 	}
-	if dirty := m.fleet.TakeDirty(); dirty != nil {
+	if dirty := m.fleet.DrainDirty(); dirty != nil {
 		t.Errorf("dirty %v", dirty)
 	}
 }
@@ -216,8 +216,8 @@ func TestAReplacedNodeIsObservedAnew(t *testing.T) {
 	replacement.UID = "second-uid"
 	m.fleet.ObserveNode(m.api.put(replacement), moment(m.now))
 	plan, next := m.decide("w00")
-	if want := noon.Add(11 * time.Minute); next != condition.Nothing || !plan.LookAgain.Equal(want) {
-		t.Errorf("next %d, looks again at %s; want nothing before %s", next, plan.LookAgain, want)
+	if want := noon.Add(11 * time.Minute); next != condition.Nothing || !plan.RequeueAt.Equal(want) {
+		t.Errorf("next %d, looks again at %s; want nothing before %s", next, plan.RequeueAt, want)
 	}
 }
 
@@ -276,8 +276,8 @@ func TestALiveReadBehindTheWatchStillEndsTheUncertainty(t *testing.T) {
 
 func TestAClockStepHoldsTheWholeFleet(t *testing.T) {
 	m := manage(t, calm("5", "5"), workers(10, kubeletSick), newSet(t, "a", noSchedule))
-	m.fleet.HoldActsUntil(noon.Add(5 * time.Minute))
-	m.fleet.HoldActsUntil(noon.Add(time.Minute)) // shortens nothing
+	m.fleet.DeferActsUntil(noon.Add(5 * time.Minute))
+	m.fleet.DeferActsUntil(noon.Add(time.Minute)) // shortens nothing
 	m.now = noon.Add(5*time.Minute - time.Second)
 	if m.settle("w00") {
 		t.Error("acted before the clock is trusted again")

@@ -2,6 +2,7 @@ package condition
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -52,8 +53,8 @@ type Forecast struct {
 	IntolerantSystemPods []string
 }
 
-// Forecast tells what a ConditionSet would do if it were in force now, in place of a stored one of its name. Of a spec that
-// can't be read it tells nothing; why, its terms say.
+// Forecast is what a ConditionSet would do if it were in force now, in place of a stored one of its name. It is empty for a
+// spec that can't be read; Terms.Unreadable says why.
 func (f *Fleet) Forecast(cs *v1alpha1.ConditionSet, limits limit.Limits, at Moment) Forecast {
 	s, err := NewSet(cs)
 	if err != nil {
@@ -61,14 +62,14 @@ func (f *Fleet) Forecast(cs *v1alpha1.ConditionSet, limits limit.Limits, at Mome
 	}
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	s = s.under(f.policy.Types)
+	s = s.withTypes(f.policy.Types)
 	selected := f.index.selected(s)
-	p := Forecast{Nodes: f.counts.cluster.counted, Unavailable: f.counts.cluster.away, Selected: selected.count(), ControlPlaneReady: f.counts.planeReady, ControlPlaneReadyAfter: f.counts.planeReady}
+	p := Forecast{Nodes: f.counts.cluster.counted, Unavailable: f.counts.cluster.unavailable, Selected: selected.count(), ControlPlaneReady: f.counts.controlPlaneReady, ControlPlaneReadyAfter: f.counts.controlPlaneReady}
 	f.forecastMatching(&p, s, selected, limits)
 	f.forecastReporters(&p, s, at)
-	foreign := f.index.of(foreign(s.Key))
-	p.ForeignTainted, p.ForeignTaintedNodes = foreign.count(), f.index.first(foreign)
-	p.DuplicateOf, p.ImpliedBy = f.alike.duplicatesOf(s), f.alike.impliedBy(s)
+	foreign := f.index.with(foreign(s.Key))
+	p.ForeignTainted, p.ForeignTaintedNodes = foreign.count(), f.index.sampleNames(foreign)
+	p.DuplicateOf, p.ImpliedBy = f.setIndex.duplicatesOf(s), f.setIndex.impliedBy(s)
 	if s.Effect == corev1.TaintEffectNoExecute && p.Selected > 0 {
 		names := ecosystem.Intolerant(f.systemPods, s.Key)
 		p.IntolerantSystemPods = names[:min(len(names), sample.Size)]
@@ -77,27 +78,27 @@ func (f *Fleet) Forecast(cs *v1alpha1.ConditionSet, limits limit.Limits, at Mome
 }
 
 func (f *Fleet) forecastMatching(p *Forecast, s *Set, selected *nodeSet, limits limit.Limits) {
-	others, matching := f.ofOthers(s.Name), f.index.matching(s, selected)
-	p.Matching, p.MatchingNodes = matching.count(), f.index.first(matching)
+	others, matching := f.taintedByOthers(s.Name), f.index.matching(s, selected)
+	p.Matching, p.MatchingNodes = matching.count(), f.index.sampleNames(matching)
 	planes := matching.copy()
-	planes.keep(f.index.of(readyPlane))
+	planes.intersect(f.index.with(traitReadyControlPlane))
 	if s.Effect == corev1.TaintEffectNoExecute && !planes.empty() {
 		p.ControlPlaneReadyAfter-- // one at a time
 	}
 	p.WouldTaint = p.Matching
 	asks := matching.copy()
-	asks.keep(f.index.of(away))
+	asks.intersect(f.index.with(traitUnavailable))
 	if s.MaxNodes != nil {
-		of := f.index.available(selected)
-		if !asks.empty() { // whoever asks is one of those that percentages are of
+		of := f.index.countAvailable(selected)
+		if !asks.empty() { // the node that asks is one of those that percentages are of
 			of++
 		}
 		p.WouldTaint = min(p.WouldTaint, limit.Of(*s.MaxNodes, of))
 	}
-	if asks.drop(f.index.of(plane)); !asks.empty() { // likewise, and a control-plane node is none of them
+	if asks.subtract(f.index.with(traitControlPlane)); !asks.empty() { // likewise, and a control-plane node is none of them
 		p.Nodes, p.Unavailable = p.Nodes+1, p.Unavailable-1
 	}
-	matching.drop(others)
+	matching.subtract(others)
 	alone, ofOthers := matching.count(), others.count()
 	p.UnionLimit = limits.MaxTaintedNodes.Of(p.Nodes)
 	p.UnionTainted = ofOthers + min(alone, p.WouldTaint)
@@ -113,7 +114,7 @@ func (f *Fleet) forecastMatching(p *Forecast, s *Set, selected *nodeSet, limits 
 
 func (f *Fleet) forecastReporters(p *Forecast, s *Set, at Moment) {
 	for _, m := range s.Members {
-		if f.index.of(reports(m.Type)).empty() {
+		if f.index.with(reports(m.Type)).empty() {
 			if _, ok := f.policy.Types.Lookup(m.Type); !ok {
 				p.UnreportedTypes = append(p.UnreportedTypes, m.Type)
 				p.SimilarTypes = append(p.SimilarTypes, suggest.For(m.Type, slices.Concat(f.policy.Types.Names(), f.index.reportedTypes()))...)
@@ -126,16 +127,16 @@ func (f *Fleet) forecastReporters(p *Forecast, s *Set, at Moment) {
 	}
 }
 
-// anyAlive says whether the reporter lives on some node. The node that was heard of last most likely shows it; only where
+// anyAlive says whether the reporter is alive on some node. The node observed last most likely shows it; only where
 // a reporter is silent are all of its nodes looked at.
 func (f *Fleet) anyAlive(m Member, s *Set, at Moment) bool {
 	alive := func(slot int) bool {
 		n := f.index.slots[slot]
-		r, _ := n.Readings.Of(m.Type)
+		r, _ := n.Observations.Of(m.Type)
 		return n.alive(r, m, s.StaleAfter, at)
 	}
-	reporting := f.index.of(reports(m.Type))
-	if reporting.has(f.lastHeard) && alive(f.lastHeard) {
+	reporting := f.index.with(reports(m.Type))
+	if reporting.has(f.lastObserved) && alive(f.lastObserved) {
 		return true
 	}
 	for slot := range reporting.slots() {
@@ -153,4 +154,69 @@ func subset[T comparable](of, in []T) bool {
 		}
 	}
 	return true
+}
+
+// setIndex finds sets by what they ask, so that neither a forecast nor a node's event looks at each of them.
+type setIndex map[facet]map[*setState]struct{}
+
+// facet is something by which sets are found: a name, type or taint key, one node condition, or all conditions.
+type facet struct{ kind, value string }
+
+func (s *Set) facets() []facet {
+	facets := []facet{{"name", s.Name}, {"type", s.Type}, {"key", s.Key}, {"conditions", membersText(s.Members)}}
+	for _, m := range s.Members {
+		facets = append(facets, facet{"condition", m.Type})
+	}
+	return facets
+}
+
+func (i setIndex) add(s *setState) {
+	for _, by := range s.facets() {
+		if i[by] == nil {
+			i[by] = map[*setState]struct{}{}
+		}
+		i[by][s] = struct{}{}
+	}
+}
+
+func (i setIndex) remove(s *setState) {
+	for _, by := range s.facets() {
+		if delete(i[by], s); len(i[by]) == 0 {
+			delete(i, by)
+		}
+	}
+}
+
+// membersText is the same for equal conditions; no type has a line's end in it.
+func membersText(members []Member) string {
+	var text strings.Builder
+	for _, m := range members {
+		text.WriteString(m.Type + "=" + string(m.Status) + "\n")
+	}
+	return text.String()
+}
+
+// duplicatesOf names other sets with the same type or equal conditions.
+func (i setIndex) duplicatesOf(s *Set) []string {
+	var first nameSample
+	for _, by := range []facet{{"type", s.Type}, {"conditions", membersText(s.Members)}} {
+		for o := range i[by] {
+			if o.Name != s.Name {
+				first.add(o.Name)
+			}
+		}
+	}
+	return first.names
+}
+
+// impliedBy names other sets with the same key that match whenever this one does, but for its duplicates.
+func (i setIndex) impliedBy(s *Set) []string {
+	var first nameSample
+	for o := range i[facet{"key", s.Key}] {
+		fewer := len(o.Members) > 0 && len(o.Members) < len(s.Members)
+		if fewer && o.Name != s.Name && o.Type != s.Type && subset(o.Members, s.Members) {
+			first.add(o.Name)
+		}
+	}
+	return first.names
 }

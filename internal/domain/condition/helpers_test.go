@@ -188,8 +188,8 @@ func taintText(t corev1.Taint) string { return fmt.Sprintf("%s:%s", t.Key, t.Eff
 
 func claimText(t condition.OwnedTaint) string {
 	text := fmt.Sprintf("%s %s:%s", t.Set, t.Key, t.Effect)
-	if t.Times > 0 {
-		text += fmt.Sprintf(" for the %dth time", t.Times)
+	if t.TaintCount > 0 {
+		text += fmt.Sprintf(" for the %dth time", t.TaintCount)
 	}
 	return text
 }
@@ -208,7 +208,7 @@ func stillRecorded(fleet *condition.Fleet, uid types.UID) bool {
 }
 
 // full is a room in which one more limit is used up.
-func full(room condition.Room, limit condition.Cap, reason condition.Reason) condition.Room {
+func full(room condition.Headroom, limit condition.Cap, reason condition.Reason) condition.Headroom {
 	return func(of condition.Cap, c condition.Claimant, expired time.Time) condition.Gate {
 		switch {
 		case of == limit:

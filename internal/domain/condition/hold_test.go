@@ -45,8 +45,8 @@ func TestAHeldNodeGetsNothingNewAndIsUndoneAllTheSame(t *testing.T) {
 
 func TestAHoldIsLookedAtAgainWhenItEnds(t *testing.T) {
 	plan := condition.PlanNode(planInput(steady(newNode("n", kubeletSick, heldUntil(later))), claimant(t, "a", noSchedule, active)))
-	if !plan.LookAgain.Equal(noon.Add(2 * time.Hour)) {
-		t.Errorf("looks again at %s", plan.LookAgain)
+	if !plan.RequeueAt.Equal(noon.Add(2 * time.Hour)) {
+		t.Errorf("looks again at %s", plan.RequeueAt)
 	}
 	if want := "the annotation autohealer.resourcestack.com/hold-until keeps Autohealer from it until 2026-11-03T14:00:00Z"; plan.Holds[0].Message != want {
 		t.Errorf("says %s", plan.Holds[0].Message)

@@ -24,11 +24,11 @@ type index struct {
 type trait struct{ kind, key, value string }
 
 var (
-	present    = trait{kind: "present"}     // it isn't being deleted
-	away       = trait{kind: "away"}        // it isn't available
-	plane      = trait{kind: "plane"}       // a control-plane node
-	readyPlane = trait{kind: "ready plane"} // one that is Ready and isn't being deleted
-	unreadable = trait{kind: "unreadable"}  // its record can't be read
+	traitPresent           = trait{kind: "present"}     // it isn't being deleted
+	traitUnavailable       = trait{kind: "away"}        // it isn't available
+	traitControlPlane      = trait{kind: "plane"}       // a control-plane node
+	traitReadyControlPlane = trait{kind: "ready plane"} // one that is Ready and isn't being deleted
+	traitUnreadable        = trait{kind: "unreadable"}  // its record can't be read
 )
 
 // reported is a condition with a status, reports one with whatever status.
@@ -65,16 +65,16 @@ func (n *Node) traits(other *Node) []trait {
 			all = append(all, t)
 		}
 	}
-	add(present, !n.Deleting)
-	add(away, !n.Available)
-	add(plane, n.ControlPlane)
-	add(readyPlane, n.ControlPlane && n.Ready && !n.Deleting)
-	add(unreadable, n.RecordBroken)
+	add(traitPresent, !n.Deleting)
+	add(traitUnavailable, !n.Available)
+	add(traitControlPlane, n.ControlPlane)
+	add(traitReadyControlPlane, n.ControlPlane && n.Ready && !n.Deleting)
+	add(traitUnreadable, n.RecordBroken)
 	for _, t := range n.Taints {
 		add(foreign(t.Key), !n.Owned.Owns(t))
 	}
-	for _, r := range n.Readings {
-		if other == nil || !other.Readings.same(r) {
+	for _, r := range n.Observations {
+		if other == nil || !other.Observations.same(r) {
 			add(reported(r.Type, r.Status), true)
 			add(reports(r.Type), r.Status != "")
 		}
@@ -87,8 +87,8 @@ func (n *Node) traits(other *Node) []trait {
 	return all
 }
 
-// enter gives a new node its slot.
-func (i *index) enter(n *nodeState) (slot int) {
+// add gives a new node its slot.
+func (i *index) add(n *nodeState) (slot int) {
 	if last := len(i.free) - 1; last >= 0 {
 		slot, i.free = i.free[last], i.free[:last]
 		i.slots[slot] = n
@@ -98,14 +98,14 @@ func (i *index) enter(n *nodeState) (slot int) {
 	return len(i.slots) - 1
 }
 
-// leave takes the slot of a node that has no traits any more.
-func (i *index) leave(slot int) { i.slots[slot], i.free = nil, append(i.free, slot) }
+// remove takes the slot of a node that has no traits any more.
+func (i *index) remove(slot int) { i.slots[slot], i.free = nil, append(i.free, slot) }
 
 // replace puts what a node is after in the place of what it was before; either may be nil.
 func (i *index) replace(slot int, before, after *Node) {
 	for _, t := range before.traits(after) {
 		if of := i.by[t]; of != nil {
-			if of.put(slot, false); of.empty() {
+			if of.set(slot, false); of.empty() {
 				delete(i.by, t)
 			}
 		}
@@ -114,31 +114,31 @@ func (i *index) replace(slot int, before, after *Node) {
 		if i.by[t] == nil {
 			i.by[t] = &nodeSet{}
 		}
-		i.by[t].put(slot, true)
+		i.by[t].set(slot, true)
 	}
 }
 
-// of gives the nodes with a trait, to read only.
-func (i *index) of(t trait) *nodeSet {
+// with gives the nodes with a trait, to read only.
+func (i *index) with(t trait) *nodeSet {
 	if of := i.by[t]; of != nil {
 		return of
 	}
 	return &nodeSet{}
 }
 
-// all are the nodes of a set.
-func (i *index) all(of *nodeSet) []*nodeState {
-	var nodes []*nodeState
+// nodes are the nodes of a set.
+func (i *index) nodes(of *nodeSet) []*nodeState {
+	var all []*nodeState
 	for slot := range of.slots() {
-		nodes = append(nodes, i.slots[slot])
+		all = append(all, i.slots[slot])
 	}
-	return nodes
+	return all
 }
 
 // names are those of a set's nodes, sorted.
 func (i *index) names(of *nodeSet) []string {
 	var names []string
-	for _, n := range i.all(of) {
+	for _, n := range i.nodes(of) {
 		names = append(names, n.Name)
 	}
 	slices.Sort(names)
@@ -151,38 +151,38 @@ func (i *index) selected(s *Set) *nodeSet {
 	if !selectable { // a spec that can't be read
 		return &nodeSet{}
 	}
-	selected := i.of(present).copy()
+	selected := i.with(traitPresent).copy()
 	if !s.IncludeControlPlane {
-		selected.drop(i.of(plane))
+		selected.subtract(i.with(traitControlPlane))
 	}
 	for _, r := range requirements {
-		i.require(selected, r)
+		i.filter(selected, r)
 	}
 	return selected
 }
 
-// available counts those of the nodes that are.
-func (i *index) available(nodes *nodeSet) int {
+// countAvailable counts those of the nodes that are.
+func (i *index) countAvailable(nodes *nodeSet) int {
 	nodes = nodes.copy()
-	nodes.drop(i.of(away))
+	nodes.subtract(i.with(traitUnavailable))
 	return nodes.count()
 }
 
-// require keeps what meets a requirement of a nodeSelector.
-func (i *index) require(selected *nodeSet, r labels.Requirement) {
+// filter keeps what meets a requirement of a nodeSelector.
+func (i *index) filter(selected *nodeSet, r labels.Requirement) {
 	var with nodeSet
 	for value := range r.Values() {
-		with.join(i.of(label(r.Key(), value)))
+		with.union(i.with(label(r.Key(), value)))
 	}
 	switch r.Operator() {
 	case selection.Exists:
-		selected.keep(i.of(labelled(r.Key())))
+		selected.intersect(i.with(labelled(r.Key())))
 	case selection.DoesNotExist:
-		selected.drop(i.of(labelled(r.Key())))
+		selected.subtract(i.with(labelled(r.Key())))
 	case selection.NotIn:
-		selected.drop(&with)
+		selected.subtract(&with)
 	default: // In, and = of matchLabels; a nodeSelector has no others
-		selected.keep(&with)
+		selected.intersect(&with)
 	}
 }
 
@@ -190,15 +190,15 @@ func (i *index) require(selected *nodeSet, r labels.Requirement) {
 func (i *index) matching(s *Set, selected *nodeSet) *nodeSet {
 	matching := selected.copy()
 	for _, m := range s.Members {
-		matching.keep(i.of(reported(m.Type, m.Status)))
+		matching.intersect(i.with(reported(m.Type, m.Status)))
 	}
 	return matching
 }
 
-// first are the names of the first sample.Size of the nodes, in order.
-func (i *index) first(of *nodeSet) []string {
-	var first firstNames
-	for _, n := range i.all(of) {
+// sampleNames are the names of the first sample.Size of the nodes, in order.
+func (i *index) sampleNames(of *nodeSet) []string {
+	var first nameSample
+	for _, n := range i.nodes(of) {
 		first.add(n.Name)
 	}
 	return first.names
@@ -214,7 +214,7 @@ func (s *nodeSet) copy() *nodeSet {
 	return other
 }
 
-func (s *nodeSet) put(slot int, in bool) {
+func (s *nodeSet) set(slot int, in bool) {
 	bit := uint(0)
 	if in {
 		bit = 1
@@ -222,10 +222,10 @@ func (s *nodeSet) put(slot int, in bool) {
 	s.number.SetBit(&s.number, slot, bit)
 }
 
-// keep leaves only what is in other, too; drop takes out what is in other, and join takes it in.
-func (s *nodeSet) keep(other *nodeSet) { s.number.And(&s.number, &other.number) }
-func (s *nodeSet) drop(other *nodeSet) { s.number.AndNot(&s.number, &other.number) }
-func (s *nodeSet) join(other *nodeSet) { s.number.Or(&s.number, &other.number) }
+// intersect leaves only what is in other, too; subtract takes out what is in other, and union takes it in.
+func (s *nodeSet) intersect(other *nodeSet) { s.number.And(&s.number, &other.number) }
+func (s *nodeSet) subtract(other *nodeSet)  { s.number.AndNot(&s.number, &other.number) }
+func (s *nodeSet) union(other *nodeSet)     { s.number.Or(&s.number, &other.number) }
 
 func (s *nodeSet) has(slot int) bool { return s.number.Bit(slot) == 1 }
 func (s *nodeSet) empty() bool       { return s.number.Sign() == 0 }

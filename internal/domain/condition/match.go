@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Phase is how a set stands to a node.
+// Phase is the result of matching a set to a node.
 type Phase string
 
 const (
@@ -21,19 +21,19 @@ const (
 	Matching Phase = "Matching"
 )
 
-// ownObservation caps how long we must have seen a match ourselves: node clocks lie, so their word alone doesn't count.
-const ownObservation = time.Minute
+// minObservation caps how long we must have observed a match ourselves: node clocks may be wrong, so they alone don't count.
+const minObservation = time.Minute
 
-// Match is how a set stands to a node at a moment.
+// Match is the result of matching a set to a node at a moment.
 type Match struct {
 	Phase Phase
 	// Since is when the latest member began to match (Matching), as its reporter wrote it, clamped to the node's life.
 	Since time.Time
-	// ExpiresAt is when the set's `for` has passed since then. Held-back nodes queue by it: unlike HoldsAt it is the same
+	// ForElapsedAt is when the set's `for` has passed since then. Held-back nodes queue by it: unlike DueAt it is the same
 	// after a restart, which must not reorder them.
-	ExpiresAt time.Time
-	// HoldsAt is when the match has lasted for the set's `for` by our own observation, too (Matching).
-	HoldsAt time.Time
+	ForElapsedAt time.Time
+	// DueAt is when the match has lasted for the set's `for` by our own observation, too (Matching).
+	DueAt time.Time
 	// ClearAt is when the node has been clear for the set's recoverAfter (Clear).
 	ClearAt time.Time
 }
@@ -44,37 +44,37 @@ func (s *Set) Match(n *Node, at Moment) Match {
 	if !s.Selects(n) {
 		return Match{Phase: NotSelected}
 	}
-	doubt := false
+	someDoubtful := false
 	var clearSeen time.Time
 	since, seen := n.Created, n.FirstSeen
 	for _, m := range s.Members {
-		r, stand := n.stand(m, s.StaleAfter, at)
-		switch stand {
+		r, phase := n.memberPhase(m, s.StaleAfter, at)
+		switch phase {
 		case Doubtful:
-			doubt = true
+			someDoubtful = true
 		case Clear:
-			clearSeen = earlier(clearSeen, r.StatusSeen)
+			clearSeen = earlier(clearSeen, r.ObservedSince)
 		default:
-			since, seen = later(since, r.began()), later(seen, r.StatusSeen)
+			since, seen = later(since, r.startedAt()), later(seen, r.ObservedSince)
 		}
 	}
 	if !clearSeen.IsZero() {
 		return Match{Phase: Clear, ClearAt: clearSeen.Add(s.RecoverAfter)}
 	}
-	if doubt {
+	if someDoubtful {
 		return Match{Phase: Doubtful}
 	}
 	if since.After(at.Now) {
 		since = at.Now
 	}
 	expires := since.Add(s.For)
-	return Match{Phase: Matching, Since: since, ExpiresAt: expires, HoldsAt: later(expires, seen.Add(min(s.For, ownObservation)))}
+	return Match{Phase: Matching, Since: since, ForElapsedAt: expires, DueAt: later(expires, seen.Add(min(s.For, minObservation)))}
 }
 
-// stand is how one member stands to a node that the set selects. Only its reporter's own word, True or False, says that what the
-// set asks for is over: Unknown says that a check failed, and what else a reporter may write, or not write any more, says nothing.
-func (n *Node) stand(m Member, staleAfter time.Duration, at Moment) (Reading, Phase) {
-	r, there := n.Readings.Of(m.Type)
+// memberPhase matches one member to a node that the set selects. Only True or False, reported by a live reporter, makes it Clear:
+// Unknown means that a check failed, and any other status, or a missing condition, means nothing.
+func (n *Node) memberPhase(m Member, staleAfter time.Duration, at Moment) (Observation, Phase) {
+	r, there := n.Observations.Of(m.Type)
 	switch {
 	case !there || !n.alive(r, m, staleAfter, at):
 		return r, Doubtful
@@ -88,22 +88,22 @@ func (n *Node) stand(m Member, staleAfter time.Duration, at Moment) (Reading, Ph
 
 // doubtful says whether Match would give Doubtful, at the cost of one reading for most nodes.
 func (s *Set) doubtful(n *Node, at Moment) bool {
-	doubt := false
+	someDoubtful := false
 	for _, m := range s.Members {
-		_, stand := n.stand(m, s.StaleAfter, at)
-		if stand == Clear {
+		_, phase := n.memberPhase(m, s.StaleAfter, at)
+		if phase == Clear {
 			return false
 		}
-		doubt = doubt || stand == Doubtful
+		someDoubtful = someDoubtful || phase == Doubtful
 	}
-	return doubt && s.Selects(n)
+	return someDoubtful && s.Selects(n)
 }
 
-// began is when the status began: the reporter's word, but not later than we saw it. Clamped to each passing moment
+// startedAt is when the status began: as reported, but not later than we observed it. Clamped to each passing moment
 // instead, a node whose clock runs ahead would never have held.
-func (r Reading) began() time.Time {
-	if r.Transition.After(r.StatusSeen) {
-		return r.StatusSeen
+func (r Observation) startedAt() time.Time {
+	if r.Transition.After(r.ObservedSince) {
+		return r.ObservedSince
 	}
 	return r.Transition
 }

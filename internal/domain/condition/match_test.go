@@ -164,8 +164,8 @@ func TestWhenAMatchHasHeld(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			m := newSet(t, "a", tt.spec).Match(tt.node, moment(noon))
-			if m.Phase != "Matching" || !m.Since.Equal(tt.since) || !m.HoldsAt.Equal(tt.holds) {
-				t.Errorf("%s since %s, holds at %s; want Matching since %s, holds at %s", m.Phase, m.Since, m.HoldsAt, tt.since, tt.holds)
+			if m.Phase != "Matching" || !m.Since.Equal(tt.since) || !m.DueAt.Equal(tt.holds) {
+				t.Errorf("%s since %s, holds at %s; want Matching since %s, holds at %s", m.Phase, m.Since, m.DueAt, tt.since, tt.holds)
 			}
 		})
 	}
@@ -175,8 +175,8 @@ func TestAFutureTransitionHoldsInTheEnd(t *testing.T) {
 	s := newSet(t, "a", "for: 10m\n"+oneMember)
 	n := watched(stage{ago(time.Hour), newNode("n", reports("KubeletUnhealthy", "False", ago(time.Hour)))}, stage{noon, newNode("n", reports("KubeletUnhealthy", "True", noon.Add(90*time.Minute)))})
 	later := noon.Add(10 * time.Minute)
-	if m := s.Match(n, moment(later)); m.HoldsAt.After(later) {
-		t.Errorf("a node whose clock is 90m ahead holds only at %s", m.HoldsAt)
+	if m := s.Match(n, moment(later)); m.DueAt.After(later) {
+		t.Errorf("a node whose clock is 90m ahead holds only at %s", m.DueAt)
 	}
 }
 
@@ -221,16 +221,16 @@ func TestNetworkUnavailableIsProvenByTheNodesLease(t *testing.T) {
 	if got := s.Match(n, moment(noon)).Phase; got != "Doubtful" {
 		t.Errorf("without a Lease: %s, want Doubtful", got)
 	}
-	n.Lease = condition.Reading{Heartbeat: ago(5 * time.Second)}
+	n.Lease = condition.Observation{Heartbeat: ago(5 * time.Second)}
 	if got := s.Match(n, moment(noon)).Phase; got != "Matching" {
 		t.Errorf("with a fresh Lease: %s, want Matching", got)
 	}
-	n.Lease = condition.Reading{Heartbeat: ago(time.Hour)}
+	n.Lease = condition.Observation{Heartbeat: ago(time.Hour)}
 	if got := s.Match(n, moment(noon)).Phase; got != "Doubtful" {
 		t.Errorf("with an expired Lease: %s, want Doubtful", got)
 	}
 	other := watched(stage{noon, newNode("n", reportsAt("KubeletUnhealthy", "True", ago(5*time.Hour), ago(5*time.Hour)))})
-	other.Lease = condition.Reading{Heartbeat: noon}
+	other.Lease = condition.Observation{Heartbeat: noon}
 	if got := newSet(t, "b", oneMember).Match(other, moment(noon)).Phase; got != "Doubtful" {
 		t.Errorf("the Lease proves nothing for a condition with heartbeats: %s, want Doubtful", got)
 	}
@@ -272,6 +272,6 @@ func TestDoubtfulAgreesWithMatch(t *testing.T) {
 }
 
 func hasStatus(n *condition.Node, conditionType string) bool {
-	r, _ := n.Readings.Of(conditionType)
+	r, _ := n.Observations.Of(conditionType)
 	return r.Status != ""
 }

@@ -13,25 +13,25 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
-// gone are nodes that were deleted while taints of ours evicted from them, as autoscalers and repair controllers do with sick nodes. Each
-// counts under the limits until EvictPace has passed since its last taint: else whoever deletes what we evict, as fast as we
-// evict it, would lift every limit.
-type gone map[types.UID]goneNode
+// deletedNodes are nodes that were deleted while taints of ours evicted pods from them, as autoscalers and repair controllers do. Each
+// counts under the limits until EvictPace has passed since its last taint: otherwise deleting nodes as fast as they are evicted
+// would lift every limit.
+type deletedNodes map[types.UID]deletedNode
 
-type goneNode struct {
+type deletedNode struct {
 	usage usage
 	until time.Time
 }
 
-// expire drops what counts no more, and what counts for longer than anything may, since our clock was set back. It says whether there
-// was any.
-func (g gone) expire(now time.Time, pace time.Duration) (freed bool) {
+// expire drops nodes that no longer count, and those that would count for longer than possible, since our clock was set back. freed: there
+// were some.
+func (g deletedNodes) expire(now time.Time, pace time.Duration) (freed bool) {
 	was := len(g)
-	maps.DeleteFunc(g, func(_ types.UID, n goneNode) bool { return !now.Before(n.until) || n.until.After(now.Add(pace)) })
+	maps.DeleteFunc(g, func(_ types.UID, n deletedNode) bool { return !now.Before(n.until) || n.until.After(now.Add(pace)) })
 	return len(g) < was
 }
 
-func (g gone) counts() counts {
+func (g deletedNodes) counts() counts {
 	c := newCounts()
 	for _, n := range g {
 		c.add(n.usage, 1)
@@ -39,8 +39,8 @@ func (g gone) counts() counts {
 	return c
 }
 
-// claiming counts those that a set of this UID or name had tainted.
-func (g gone) claiming(s *setState) (nodes int) {
+// claimedBy counts those that a set of this UID or name had tainted.
+func (g deletedNodes) claimedBy(s *setState) (nodes int) {
 	for _, n := range g {
 		if n.usage.claims(s) {
 			nodes++
@@ -49,151 +49,151 @@ func (g gone) claiming(s *setState) (nodes int) {
 	return nodes
 }
 
-// unavailable adds to a limit's message how many nodes percentages leave out.
-func unavailable(nodes int) string {
+// unavailableNote is the part of a limit's message that says how many nodes percentages leave out.
+func unavailableNote(nodes int) string {
 	if nodes == 0 {
 		return ""
 	}
 	return fmt.Sprintf("; %d more are cordoned, not Ready or tainted as leaving and don't count", nodes)
 }
 
-// deletedSince adds to a limit's message how many of those that count are gone.
-func deletedSince(nodes int) string {
+// deletedNote is the part of a limit's message that says how many of the counted nodes are deleted.
+func deletedNote(nodes int) string {
 	if nodes == 0 {
 		return ""
 	}
 	return fmt.Sprintf(", %d deleted since; each counts until evictPace has passed since its taint", nodes)
 }
 
-// past is when sets of a name tainted nodes of a name. It outlives the record, which goes with the node, with the set, and while the set only
-// observes: none of these is a reason to believe conditions that flap.
-type past struct {
-	taints map[tainting][]PastTaint
-	swept  time.Time
+// taintHistory is when sets of a name tainted nodes of a name. It outlives the record, which goes with the node, with the set, and while the set only
+// observes: none of these makes flapping conditions more reliable.
+type taintHistory struct {
+	taints map[historyKey][]PastTaint
+	pruned time.Time
 }
 
-type tainting struct{ node, set string }
+type historyKey struct{ node, set string }
 
-// note takes in the claims that a node's record has anew: not those that were there before, though another set of the name took them over,
-// or, with a node that wasn't, though it is another one of the name. One from ahead is forged, or of a clock that was wrong.
-func (p *past) note(before, after *Node, now time.Time) {
+// observe records the claims that are new in a node's record: not those that were there before, though another set of the name adopted them,
+// nor, for a node that is new, those of a former node of the name. A time in the future is forged, or of a wrong clock.
+func (p *taintHistory) observe(before, after *Node, now time.Time) {
 	for _, t := range after.Owned.Taints {
-		of := tainting{after.Name, t.Name}
+		of := historyKey{after.Name, t.Name}
 		known := false
 		if before == nil {
 			known = slices.ContainsFunc(p.taints[of], func(was PastTaint) bool { return was.Key == t.Key && was.At.Equal(&t.Since) })
 		} else {
 			known = slices.ContainsFunc(before.Owned.Taints, func(b OwnedTaint) bool { return b.Name == t.Name && b.Key == t.Key && b.Since.Equal(&t.Since) })
 		}
-		if !known && !ahead(t.Since.Time, now) {
+		if !known && !inFuture(t.Since.Time, now) {
 			p.taints[of] = pruned(append(slices.Clone(p.taints[of]), PastTaint{Key: t.Key, At: t.Since}), now)
 		}
 	}
-	if now.Sub(p.swept) < historyKept {
+	if now.Sub(p.pruned) < historyRetention {
 		return
 	}
-	p.swept = now
-	maps.DeleteFunc(p.taints, func(_ tainting, all []PastTaint) bool { return len(pruned(all, now)) == 0 })
+	p.pruned = now
+	maps.DeleteFunc(p.taints, func(_ historyKey, all []PastTaint) bool { return len(pruned(all, now)) == 0 })
 }
 
-// ended notes which claims went with their sets.
-func (p *past) ended(before, after *Node, withdrawn func(types.UID) bool) {
+// markWithdrawn notes which claims went with their sets.
+func (p *taintHistory) markWithdrawn(before, after *Node, withdrawn func(types.UID) bool) {
 	for _, t := range before.Owned.Taints {
 		kept := slices.ContainsFunc(after.Owned.Taints, func(a OwnedTaint) bool { return a.Name == t.Name && a.Key == t.Key })
 		if kept || !withdrawn(t.Set) {
 			continue
 		}
-		for i, was := range p.taints[tainting{before.Name, t.Name}] {
+		for i, was := range p.taints[historyKey{before.Name, t.Name}] {
 			if was.Key == t.Key && was.At.Equal(&t.Since) {
-				p.taints[tainting{before.Name, t.Name}][i].Withdrawn = true
+				p.taints[historyKey{before.Name, t.Name}][i].Withdrawn = true
 			}
 		}
 	}
 }
 
-// ahead says whether a time lies further in the future than clocks may be apart: it is forged, or our clock was set back since.
-func ahead(t, now time.Time) bool { return t.After(now.Add(clocksApart)) }
+// inFuture says whether a time lies further in the future than clocks may be apart: it is forged, or our clock was set back since.
+func inFuture(t, now time.Time) bool { return t.After(now.Add(maxClockSkew)) }
 
-// former is what a set that was deleted leaves to one that is made under its name within historyKept: an open breaker, and the nodes that
-// were deleted while they matched. To make a set anew is no look at its reporter.
-type former struct {
-	opening  limit.Opening
-	members  []Member
-	departed limit.Memory
-	until    time.Time
+// formerSet is what a deleted set passes on to one created under its name within historyRetention: an open breaker, and the nodes that
+// were deleted while they matched. Recreating a set doesn't mean that somebody checked the reporter.
+type formerSet struct {
+	opening         limit.Opening
+	members         []Member
+	deletedMatching limit.Memory
+	until           time.Time
 }
 
-// leave keeps what a set that goes leaves. An opening that was reset is none: somebody looked at that wave, and not at the next.
-func (f *Fleet) leave(s *setState, now time.Time) {
-	maps.DeleteFunc(f.formers, func(_ string, left former) bool { return !now.Before(left.until) })
-	left := former{members: s.Members, departed: s.departed, until: now.Add(historyKept)}
-	if s.breaker.Holds() {
-		left.opening, _ = s.breaker.Opening()
+// keepFormer stores what a deleted set passes on. A breaker that was reset counts as closed: the reset was for that opening alone.
+func (f *Fleet) keepFormer(s *setState, now time.Time) {
+	maps.DeleteFunc(f.formerSets, func(_ string, former formerSet) bool { return !now.Before(former.until) })
+	former := formerSet{members: s.Members, deletedMatching: s.deletedMatching, until: now.Add(historyRetention)}
+	if s.breaker.Blocks() {
+		former.opening, _ = s.breaker.Opening()
 	}
-	f.formers[s.Name] = left
+	f.formerSets[s.Name] = former
 }
 
-// inherit gives a set that is new what the former one of its name left.
+// inherit gives a new set what the former set of its name passed on.
 func (f *Fleet) inherit(s *setState, now time.Time) {
 	f.reopen(s, now)
-	if left, ok := f.formers[s.Name]; ok {
-		s.depart(left.members, left.departed)
+	if former, ok := f.formerSets[s.Name]; ok {
+		s.inheritDeletedMatching(former.members, former.deletedMatching)
 	}
 }
 
-// reopen gives a set the open breaker that the former one of its name left, until its own status tells of an opening.
+// reopen gives a set the open breaker that the former one of its name left, until its own status records an opening.
 func (f *Fleet) reopen(s *setState, now time.Time) {
-	if left, ok := f.formers[s.Name]; ok && left.opening.ID != "" && now.Before(left.until) {
-		s.breaker.Restore(left.opening)
+	if former, ok := f.formerSets[s.Name]; ok && former.opening.ID != "" && now.Before(former.until) {
+		s.breaker.Restore(former.opening)
 	}
 }
 
-// depart takes over which nodes were deleted while they matched the same conditions.
-func (s *setState) depart(members []Member, departed limit.Memory) {
+// inheritDeletedMatching takes over which nodes were deleted while they matched the same conditions.
+func (s *setState) inheritDeletedMatching(members []Member, deletedMatching limit.Memory) {
 	if slices.Equal(s.Members, members) {
-		s.departed = departed
+		s.deletedMatching = deletedMatching
 	}
 }
 
-// remember takes in what was done to a node that was seen.
-func (f *Fleet) remember(n *nodeState, now time.Time) {
+// recordEviction records a node's latest eviction, as the node shows it.
+func (f *Fleet) recordEviction(n *nodeState, now time.Time) {
 	began := n.Owned.lastEviction(now.Add(f.policy.Limits.EvictPace))
-	f.rememberEviction(limit.Act{UID: n.UID, Name: n.Name, Zone: n.Zone, Began: began}, now)
-	delete(f.gone, n.UID)
+	f.addEviction(limit.Act{UID: n.UID, Name: n.Name, Zone: n.Zone, Began: began}, now)
+	delete(f.deleted, n.UID)
 	f.expire(now)
 }
 
-// expire lets those that wait go on for which a node that is gone no longer counts. A replica that follows decides nothing, and expires with
-// what it sees.
+// expire requeues the heads of the queues once a deleted node no longer counts. A replica that follows decides nothing, and expires with
+// each observation.
 func (f *Fleet) expire(now time.Time) {
-	if f.gone.expire(now, f.policy.Limits.EvictPace) {
-		f.woken.Insert(f.heads()...)
+	if f.deleted.expire(now, f.policy.Limits.EvictPace) {
+		f.requeues.Insert(f.queueHeads()...)
 	}
 }
 
-// bury takes in what was done to a node that is gone now: a write in flight may have come about before it went.
-func (f *Fleet) bury(n *nodeState, now time.Time) {
+// recordDeleted records what was done to a node that is deleted now: a write in flight may have succeeded before.
+func (f *Fleet) recordDeleted(n *nodeState, now time.Time) {
 	pace := f.policy.Limits.EvictPace
-	f.rememberEviction(limit.Act{UID: n.UID, Name: n.Name, Zone: n.Zone, Began: n.lastEviction(now.Add(pace))}, now)
+	f.addEviction(limit.Act{UID: n.UID, Name: n.Name, Zone: n.Zone, Began: n.lastEviction(now.Add(pace))}, now)
 	f.expire(now)
-	remains := n.remains(now, f.isDeclared)
-	if until := earlier(remains.last, now).Add(pace); remains.evicts && !remains.last.IsZero() && now.Before(until) {
-		f.gone[n.UID] = goneNode{remains, until}
+	after := n.usageOnceDeleted(now, f.isDeclared)
+	if until := earlier(after.last, now).Add(pace); after.evicts && !after.last.IsZero() && now.Before(until) {
+		f.deleted[n.UID] = deletedNode{after, until}
 	}
 }
 
-// remains are what a node that is gone counts for: what it carried, and what was in flight to it, without claims that can't be true. Of one
-// whose record can't be read nobody knows since when. It is none of those that percentages are of.
-func (n *nodeState) remains(now time.Time, declared func(key string) bool) usage {
+// usageOnceDeleted is what a deleted node counts for: what it carried, and what was in flight to it, without claims to undeclared keys. Where
+// its record can't be read, the taints count from now on. The node is none of those that percentages are of.
+func (n *nodeState) usageOnceDeleted(now time.Time, declared func(key string) bool) usage {
 	if n.RecordBroken {
 		u := n.usage
-		u.counted, u.away, u.planeReady, u.last = false, false, false, now
+		u.counted, u.unavailable, u.controlPlaneReady, u.last = false, false, false, now
 		return u
 	}
-	u := usage{plane: n.ControlPlane, zone: n.Zone}
-	u.add(n.Owned.believed(declared), n.Taints)
+	u := usage{controlPlane: n.ControlPlane, zone: n.Zone}
+	u.add(n.Owned.declaredOnly(declared), n.Taints)
 	if n.inFlight != nil {
-		u.add(n.inFlight.owned.believed(declared), n.inFlight.taints)
+		u.add(n.inFlight.owned.declaredOnly(declared), n.inFlight.taints)
 	}
 	return u
 }
@@ -223,13 +223,13 @@ func (o Ownership) lastEviction(latest time.Time) (last time.Time) {
 	return last
 }
 
-// believed are the claims to keys that some set declared.
-func (o Ownership) believed(declared func(key string) bool) Ownership {
+// declaredOnly are the claims to keys that some set declared.
+func (o Ownership) declaredOnly(declared func(key string) bool) Ownership {
 	o.Taints = slices.DeleteFunc(slices.Clone(o.Taints), func(t OwnedTaint) bool { return ecosystem.NeverOurs(t.Key) || !declared(t.Key) })
 	return o
 }
 
-func (f *Fleet) rememberEviction(a limit.Act, now time.Time) (news bool) {
+func (f *Fleet) addEviction(a limit.Act, now time.Time) (news bool) {
 	news = f.evictions.Remember(a, now.Add(f.policy.Limits.EvictPace))
 	if news {
 		f.evictions.Forget(now.Add(-f.policy.Limits.EvictPace))
@@ -244,7 +244,7 @@ func (f *Fleet) Recall(evictions []limit.Act, at Moment) (news bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, a := range evictions {
-		if at.Now.Before(a.Began.Add(f.policy.Limits.EvictPace)) && f.rememberEviction(a, at.Now) {
+		if at.Now.Before(a.Began.Add(f.policy.Limits.EvictPace)) && f.addEviction(a, at.Now) {
 			news = true
 			f.recalls++
 		}

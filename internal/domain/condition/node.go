@@ -16,7 +16,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/hold"
 )
 
-// Moment is when something is judged.
+// Moment is the time of a decision, by both clocks.
 type Moment struct {
 	// Now by our own clock.
 	Now time.Time
@@ -46,55 +46,55 @@ type Node struct {
 	// Hold keeps everything new from the node; nil for none.
 	Hold *hold.Hold
 	// Annotated: the node has annotations, ours or others'.
-	Annotated bool
-	record    string
-	recorded  bool
-	Readings  Readings
-	// Lease is the node's Lease as a reading without a status; zero while unknown.
-	Lease Reading
+	Annotated    bool
+	record       string
+	recorded     bool
+	Observations Observations
+	// Lease is the node's Lease as an observation without a status; zero while unknown.
+	Lease Observation
 	// FirstSeen by our clock.
 	FirstSeen time.Time
 }
 
-// Readings are of conditions of different types, in the order of these: every count of doubt asks for one of thousands of nodes each, which a
+// Observations are of conditions of different types, in the order of these: every count of doubt asks for one of thousands of nodes each, which a
 // map takes longer for.
-type Readings []Reading
+type Observations []Observation
 
-// Of gives the reading of a condition; ok says whether the node reports it, or did while we looked.
-func (r Readings) Of(conditionType string) (of Reading, ok bool) {
+// Of gives the observation of a condition; ok says whether the node reports it, or did while we looked.
+func (r Observations) Of(conditionType string) (of Observation, ok bool) {
 	i := sort.Search(len(r), func(i int) bool { return r[i].Type >= conditionType })
 	if i == len(r) || r[i].Type != conditionType {
-		return Reading{}, false
+		return Observation{}, false
 	}
 	return r[i], true
 }
 
-func (r Readings) sort() {
-	slices.SortStableFunc(r, func(a, b Reading) int { return strings.Compare(a.Type, b.Type) })
+func (r Observations) sort() {
+	slices.SortStableFunc(r, func(a, b Observation) int { return strings.Compare(a.Type, b.Type) })
 }
 
-func (r Readings) has(conditionType string) bool {
+func (r Observations) has(conditionType string) bool {
 	_, there := r.Of(conditionType)
 	return there
 }
 
 // same says whether a condition has the same status here.
-func (r Readings) same(as Reading) bool {
+func (r Observations) same(as Observation) bool {
 	is, there := r.Of(as.Type)
 	return there && is.Status == as.Status
 }
 
-// Reading is a node condition together with what we saw of it ourselves.
-type Reading struct {
+// Observation is a node condition together with what we saw of it ourselves.
+type Observation struct {
 	Type string
-	// Status is the reporter's word, which may be anything: the API server checks nothing of it. It is "" also of one that is gone.
+	// Status as reported, which may be any text: the API server doesn't validate it. It is "" for a condition that was removed.
 	Status corev1.ConditionStatus
-	// Transition and Heartbeat are the reporter's word, by its clock.
+	// Transition and Heartbeat as reported, by the reporter's clock.
 	Transition, Heartbeat time.Time
-	// StatusSeen is since when, by our clock, we have seen this status without a break.
-	StatusSeen time.Time
-	// AliveSeen is when, by our clock, we last saw heartbeat, transition or status move; zero until we did.
-	AliveSeen time.Time
+	// ObservedSince is since when, by our clock, we have seen this status without a break.
+	ObservedSince time.Time
+	// LastActivity is when, by our clock, we last saw heartbeat, transition or status move; zero until we did.
+	LastActivity time.Time
 }
 
 // NewNode reads a node; before is what we knew of it, nil when it is new to us.
@@ -105,7 +105,7 @@ func NewNode(node *corev1.Node, before *Node, now time.Time) *Node {
 		Deleting:  node.DeletionTimestamp != nil,
 		Taints:    node.Spec.Taints,
 		Annotated: len(node.Annotations) > 0, Hold: hold.Of(node.Annotations),
-		Readings: make(Readings, 0, len(node.Status.Conditions)), FirstSeen: now,
+		Observations: make(Observations, 0, len(node.Status.Conditions)), FirstSeen: now,
 	}
 	n.record, n.recorded = node.Annotations[v1alpha1.AnnotationOwnedTaints]
 	if before != nil {
@@ -119,12 +119,12 @@ func NewNode(node *corev1.Node, before *Node, now time.Time) *Node {
 		n.RecordBroken = err != nil
 	}
 	for _, c := range node.Status.Conditions {
-		n.Readings = append(n.Readings, readingOf(c, before, now))
+		n.Observations = append(n.Observations, observe(c, before, now))
 	}
-	n.Readings.sort()
-	n.Readings = slices.CompactFunc(n.Readings, func(a, b Reading) bool { return a.Type == b.Type }) // of two Kubernetes' own helpers read the first
-	n.keepVanished(before, now)
-	ready, _ := n.Readings.Of(string(corev1.NodeReady))
+	n.Observations.sort()
+	n.Observations = slices.CompactFunc(n.Observations, func(a, b Observation) bool { return a.Type == b.Type }) // of two Kubernetes' own helpers read the first
+	n.keepRemovedConditions(before, now)
+	ready, _ := n.Observations.Of(string(corev1.NodeReady))
 	n.Ready = ready.Status == corev1.ConditionTrue
 	n.Available = n.Ready && !node.Spec.Unschedulable && !slices.ContainsFunc(n.Taints, ecosystem.Leaves)
 	return n
@@ -139,75 +139,75 @@ func isControlPlane(labels map[string]string) bool {
 	return a || b
 }
 
-func readingOf(c corev1.NodeCondition, before *Node, now time.Time) Reading {
-	r := Reading{Type: string(c.Type), Status: c.Status, Transition: c.LastTransitionTime.Time, Heartbeat: c.LastHeartbeatTime.Time, StatusSeen: now}
+func observe(c corev1.NodeCondition, before *Node, now time.Time) Observation {
+	r := Observation{Type: string(c.Type), Status: c.Status, Transition: c.LastTransitionTime.Time, Heartbeat: c.LastHeartbeatTime.Time, ObservedSince: now}
 	if before == nil {
 		return r
 	}
-	was, ok := before.Readings.Of(string(c.Type))
+	was, ok := before.Observations.Of(string(c.Type))
 	if !ok { // it appeared while we were looking
-		r.AliveSeen = now
+		r.LastActivity = now
 		return r
 	}
 	held := was.Status == r.Status && was.Transition.Equal(r.Transition)
 	if held {
-		r.StatusSeen = was.StatusSeen
+		r.ObservedSince = was.ObservedSince
 	}
-	r.AliveSeen = was.AliveSeen
+	r.LastActivity = was.LastActivity
 	if !held || !was.Heartbeat.Equal(r.Heartbeat) {
-		r.AliveSeen = now
+		r.LastActivity = now
 	}
 	return r
 }
 
-// keepVanished remembers that a condition was there: one that is gone is doubt, and one that the node never reported is none.
-func (n *Node) keepVanished(before *Node, now time.Time) {
+// keepRemovedConditions keeps conditions that the node once reported: a removed one is Doubtful, and one never reported isn't.
+func (n *Node) keepRemovedConditions(before *Node, now time.Time) {
 	if before == nil {
 		return
 	}
-	there := n.Readings
-	for _, was := range before.Readings {
+	there := n.Observations
+	for _, was := range before.Observations {
 		if there.has(was.Type) {
 			continue
 		}
 		if was.Status != "" {
-			was = Reading{Type: was.Type, StatusSeen: now, AliveSeen: now}
+			was = Observation{Type: was.Type, ObservedSince: now, LastActivity: now}
 		}
-		n.Readings = append(n.Readings, was)
+		n.Observations = append(n.Observations, was)
 	}
-	if len(n.Readings) > len(there) { // hardly ever, and each heartbeat comes by here
-		n.Readings.sort()
+	if len(n.Observations) > len(there) { // hardly ever, and each heartbeat comes by here
+		n.Observations.sort()
 	}
 }
 
-// alive says whether the reporter of a reading is known to live: we saw it move within staleAfter, or, since we never
-// did, its heartbeat or its last transition is that young by the API server's clock.
-func (n *Node) alive(r Reading, m Member, staleAfter time.Duration, at Moment) bool {
+// alive says whether an observation's reporter is known to be alive: we saw it change within staleAfter, or, where we never
+// did, its heartbeat or last transition is that recent by the API server's clock.
+func (n *Node) alive(r Observation, m Member, staleAfter time.Duration, at Moment) bool {
 	if m.noHeartbeat && fresh(n.Lease, staleAfter, at) {
 		return true
 	}
 	return fresh(r, staleAfter, at)
 }
 
-func fresh(r Reading, staleAfter time.Duration, at Moment) bool {
-	if !r.AliveSeen.IsZero() && at.Now.Sub(r.AliveSeen) < staleAfter {
+func fresh(r Observation, staleAfter time.Duration, at Moment) bool {
+	if !r.LastActivity.IsZero() && at.Now.Sub(r.LastActivity) < staleAfter {
 		return true
 	}
-	if !r.AliveSeen.IsZero() || at.Server.IsZero() {
+	if !r.LastActivity.IsZero() || at.Server.IsZero() {
 		return false
 	}
 	young := func(t time.Time) bool { return !t.IsZero() && at.Server.Sub(t).Abs() < staleAfter }
 	return young(r.Heartbeat) || young(r.Transition)
 }
 
-// sameButSightings says whether nothing but heartbeats differs from before.
-func (n *Node) sameButSightings(before *Node) bool {
+// equalExceptHeartbeats says whether at most heartbeats differ from before.
+func (n *Node) equalExceptHeartbeats(before *Node) bool {
 	return before != nil && n.UID == before.UID && n.Deleting == before.Deleting && n.Available == before.Available && n.Annotated == before.Annotated && n.record == before.record && n.recorded == before.recorded &&
 		n.Hold.Same(before.Hold) && maps.Equal(n.Labels, before.Labels) && equality.Semantic.DeepEqual(n.Taints, before.Taints) &&
-		slices.EqualFunc(n.Readings, before.Readings, Reading.sameButSightings)
+		slices.EqualFunc(n.Observations, before.Observations, Observation.equalExceptHeartbeats)
 }
 
-func (r Reading) sameButSightings(before Reading) bool {
+func (r Observation) equalExceptHeartbeats(before Observation) bool {
 	return r.Type == before.Type && r.Status == before.Status && r.Transition.Equal(before.Transition)
 }
 

@@ -25,7 +25,7 @@ func (p *planner) permitted(c Claimant, want corev1.TaintEffect, m Match, curren
 			return current
 		}
 	}
-	if g := p.capGate(c, want, first, m); g.Closed() {
+	if g := p.limitGate(c, want, first, m); g.Closed() {
 		p.hold(c, g, m)
 		return current
 	}
@@ -36,14 +36,14 @@ func (p *planner) permitted(c Claimant, want corev1.TaintEffect, m Match, curren
 	if rank[to] <= rank[current] {
 		return current
 	}
-	if p.barredByForeign(c, to, m) {
+	if p.conflictsWithForeign(c, to, m) {
 		return current
 	}
 	return to
 }
 
-// barredByForeign says whether this very taint is someone else's.
-func (p *planner) barredByForeign(c Claimant, effect corev1.TaintEffect, m Match) bool {
+// conflictsWithForeign says whether this very taint is someone else's.
+func (p *planner) conflictsWithForeign(c Claimant, effect corev1.TaintEffect, m Match) bool {
 	if !p.Node.foreignTaint(c.Key, effect) {
 		return false
 	}
@@ -51,69 +51,69 @@ func (p *planner) barredByForeign(c Claimant, effect corev1.TaintEffect, m Match
 	return true
 }
 
-// capGate is the first limit that stands before the set's taint, or before one of this effect, on the node.
-func (p *planner) capGate(c Claimant, want corev1.TaintEffect, first bool, m Match) Gate {
+// limitGate is the first limit that blocks the set's taint, or one of this effect, on the node.
+func (p *planner) limitGate(c Claimant, want corev1.TaintEffect, first bool, m Match) Gate {
 	if first {
-		if own := p.room(CapOwn, c, m); own.Closed() {
+		if own := p.headroomGate(CapMaxNodes, c, m); own.Closed() {
 			return own
 		}
 	}
 	if p.Node.ControlPlane && !p.planned(corev1.TaintEffectPreferNoSchedule) {
-		if plane := p.room(CapPlane, c, m); plane.Closed() {
+		if plane := p.headroomGate(CapControlPlane, c, m); plane.Closed() {
 			return plane
 		}
 	}
 	if rank[want] >= rank[corev1.TaintEffectNoSchedule] && !p.planned(corev1.TaintEffectNoSchedule) {
-		return p.room(CapTainted, c, m)
+		return p.headroomGate(CapTainted, c, m)
 	}
 	return Gate{}
 }
 
-// room asks a limit. The place is the node's: it ranks by the longest-waiting of the sets that ask for it, so that one
-// write serves them all. A set that something else holds back doesn't lend the node its rank.
-func (p *planner) room(of Cap, c Claimant, m Match) Gate {
-	if p.Room == nil {
+// headroomGate checks a limit. The node ranks by the longest-waiting of the sets that need it, so that one write serves
+// them all. A set with another hold doesn't lend the node its rank.
+func (p *planner) headroomGate(of Cap, c Claimant, m Match) Gate {
+	if p.Headroom == nil {
 		return Gate{}
 	}
-	expired := m.ExpiresAt
+	expired := m.ForElapsedAt
 	for _, o := range p.Claimants {
-		if of == CapOwn || o.UID == c.UID {
+		if of == CapMaxNodes || o.UID == c.UID {
 			continue
 		}
-		if other := o.Match(p.Node, p.At); other.ExpiresAt.Before(expired) && p.asks(o, of, other) {
-			expired = other.ExpiresAt
+		if other := o.Match(p.Node, p.At); other.ForElapsedAt.Before(expired) && p.needsHeadroom(o, of, other) {
+			expired = other.ForElapsedAt
 		}
 	}
-	return p.Room(of, c, expired)
+	return p.Headroom(of, c, expired)
 }
 
-// asks says whether nothing but a limit that all sets share stands before the set's taint.
-func (p *planner) asks(c Claimant, of Cap, m Match) bool {
-	if m.Phase != Matching || p.At.Now.Before(m.HoldsAt) || ecosystem.ReservedKey(c.Key) || p.stateGate(c).Closed() {
+// needsHeadroom says whether only a limit that all sets share blocks the set's taint.
+func (p *planner) needsHeadroom(c Claimant, of Cap, m Match) bool {
+	if m.Phase != Matching || p.At.Now.Before(m.DueAt) || ecosystem.ReservedKey(c.Key) || p.stateGate(c).Closed() {
 		return false
 	}
-	claim := OwnedTaint{Since: p.now(), Times: p.times(c)}
+	claim := OwnedTaint{Since: p.now(), TaintCount: p.taintCount(c)}
 	at := slices.IndexFunc(p.Node.Owned.Taints, func(t OwnedTaint) bool { return t.Set == c.UID && t.Key == c.Key })
 	if at >= 0 {
 		claim = p.Node.Owned.Taints[at]
-	} else if p.Room(CapOwn, c, m.ExpiresAt).Closed() {
+	} else if p.Headroom(CapMaxNodes, c, m.ForElapsedAt).Closed() {
 		return false
 	}
 	want, _ := c.effectFor(claim, p.At.Now)
-	return rank[want] >= leastEffect[of]
+	return rank[want] >= minEffect[of]
 }
 
-// leastEffect is the lowest effect that asks a limit.
-var leastEffect = map[Cap]int{
-	CapPlane:    rank[corev1.TaintEffectPreferNoSchedule],
-	CapTainted:  rank[corev1.TaintEffectNoSchedule],
-	CapEvicting: rank[corev1.TaintEffectNoExecute],
+// minEffect is the lowest effect that a limit applies to.
+var minEffect = map[Cap]int{
+	CapControlPlane: rank[corev1.TaintEffectPreferNoSchedule],
+	CapTainted:      rank[corev1.TaintEffectNoSchedule],
+	CapEvicting:     rank[corev1.TaintEffectNoExecute],
 }
 
-// holdGate is closed while people ask to leave the node alone. It comes first: a node that may not be tainted asks no limit.
+// holdGate is closed while the node has a hold annotation. It comes first: a node that may not be tainted needs no headroom.
 func (p *planner) holdGate() Gate {
-	if h := p.Node.Hold; h.Holds(p.At.Now, p.At.Server) {
-		return Gate{Reason: HeldByAnnotation, Message: h.Says(p.At.Now), At: h.LookAgain(p.At.Now, p.At.Server)}
+	if h := p.Node.Hold; h.Active(p.At.Now, p.At.Server) {
+		return Gate{Reason: HeldByAnnotation, Message: h.Message(p.At.Now), At: h.RequeueAt(p.At.Now, p.At.Server)}
 	}
 	return Gate{}
 }
@@ -130,33 +130,33 @@ func (p *planner) stateGate(c Claimant) Gate {
 		return Gate{Reason: HeldByPause, Message: p.Paused}
 	case unconfirmed != "":
 		return Gate{Reason: HeldByDoubt, Message: unconfirmed}
-	case p.clocksDiffer():
-		return Gate{Reason: HeldByClock, Message: fmt.Sprintf("the manager's clock and the API server's differ by more than %s", clocksApart)}
-	case c.Why != "":
-		return Gate{Reason: c.Why, Message: "too many nodes match at once; look at the reporter, then reset the breaker"}
+	case p.clocksSkewed():
+		return Gate{Reason: HeldByClock, Message: fmt.Sprintf("the manager's clock and the API server's differ by more than %s", maxClockSkew)}
+	case c.HoldReason != "":
+		return Gate{Reason: c.HoldReason, Message: "too many nodes match at once; look at the reporter, then reset the breaker"}
 	case p.At.Now.Before(p.ActsFrom):
 		return Gate{Reason: HeldByClock, Message: "the manager's clock stepped", At: p.ActsFrom}
 	}
 	return Gate{}
 }
 
-// clocksApart is how far our clock and the API server's may be apart. Deadlines in the record may be another manager's.
-const clocksApart = 10 * time.Second
+// maxClockSkew is how far our clock and the API server's may be apart. Deadlines in the record may be another manager's.
+const maxClockSkew = 10 * time.Second
 
-func (p *planner) clocksDiffer() bool {
-	return !p.At.Server.IsZero() && p.At.Server.Sub(p.At.Now).Abs() > clocksApart
+func (p *planner) clocksSkewed() bool {
+	return !p.At.Server.IsZero() && p.At.Server.Sub(p.At.Now).Abs() > maxClockSkew
 }
 
-// evictGate asks everything that stands before a NoExecute; NoSchedule is what is left when something does.
+// evictGate checks everything that may block a NoExecute; while something does, the effect is NoSchedule.
 func (p *planner) evictGate(c Claimant, m Match) corev1.TaintEffect {
-	if p.planned(corev1.TaintEffectNoExecute) && p.effectNext(c.Key) == corev1.TaintEffectNoExecute {
+	if p.planned(corev1.TaintEffectNoExecute) && p.plannedEffect(c.Key) == corev1.TaintEffectNoExecute {
 		return corev1.TaintEffectNoExecute // the key evicts already
 	}
-	if p.barredByForeign(c, corev1.TaintEffectNoExecute, m) {
+	if p.conflictsWithForeign(c, corev1.TaintEffectNoExecute, m) {
 		return corev1.TaintEffectNoSchedule
 	}
 	if !p.planned(corev1.TaintEffectNoExecute) {
-		if full := p.room(CapEvicting, c, m); full.Closed() {
+		if full := p.headroomGate(CapEvicting, c, m); full.Closed() {
 			p.hold(c, full, m)
 			return corev1.TaintEffectNoSchedule
 		}
@@ -183,11 +183,11 @@ func (p *planner) planned(atLeast corev1.TaintEffect) bool {
 	high := func(t OwnedTaint) bool {
 		return rank[t.Effect] >= rank[atLeast] && p.mayOwn(t.Key)
 	}
-	return slices.ContainsFunc(p.next, func(t OwnedTaint) bool { return high(t) && !p.parked[t.Key] }) ||
-		slices.ContainsFunc(p.Node.Owned.Taints, func(t OwnedTaint) bool { return high(t) && p.carried(t) })
+	return slices.ContainsFunc(p.next, func(t OwnedTaint) bool { return high(t) && !p.untainted[t.Key] }) ||
+		slices.ContainsFunc(p.Node.Owned.Taints, func(t OwnedTaint) bool { return high(t) && p.taintPresent(t) })
 }
 
-// effectNext is the effect that the key will have by what is planned so far.
-func (p *planner) effectNext(key string) corev1.TaintEffect {
+// plannedEffect is the effect that the key will have by what is planned so far.
+func (p *planner) plannedEffect(key string) corev1.TaintEffect {
 	return Ownership{Taints: p.next}.Effect(key)
 }

@@ -26,8 +26,8 @@ const (
 type Claimant struct {
 	*Set
 	State lifecycle.State
-	// Why says why it may not act anew; "" when it may.
-	Why Reason
+	// HoldReason says why the set may not add taints; "" when it may.
+	HoldReason Reason
 }
 
 // Reason is a short CamelCase word for why something was done or not done.
@@ -35,35 +35,35 @@ type Reason string
 
 // Reasons of steps and holds.
 const (
-	Matched           Reason = "ConditionsMatched"
-	EvictAfterOver    Reason = "EvictAfterElapsed"
-	Recovered         Reason = "ConditionsRecovered"
-	NoLongerSelected  Reason = "NodeNoLongerSelected"
-	KeyChanged        Reason = "TaintKeyChanged"
-	EffectChanged     Reason = "EffectChanged"
-	ConditionsChanged Reason = "ConditionsChanged"
-	NoLongerHeld      Reason = "NoLongerHeld"
-	PolicyWithdrawn   Reason = "PolicyDeletedOrObserving"
-	RecordInvalid     Reason = "RecordNotOurs"
-	Restored          Reason = "PolicyRestored"
-	PutBack           Reason = "TaintWasRemoved"
-	HeldByLimit       Reason = "LimitReached"
-	HeldByEvictLimit  Reason = "EvictLimitReached"
-	HeldByPace        Reason = "EvictionPace"
-	HeldByOwnCap      Reason = "MaxNodesReached"
-	HeldByBreaker     Reason = "BreakerOpen"
-	HeldByRules       Reason = "NotAdmitted"
-	HeldByPause       Reason = "Paused"
-	HeldByClock       Reason = "ClockStepped"
-	HeldByPlane       Reason = "OtherControlPlaneNodeTainted"
-	HeldByForeign     Reason = "ForeignTaint"
-	HeldByIntolerance Reason = "SystemPodDoesNotTolerate"
-	HeldByFlapping    Reason = "Flapping"
-	HeldByRecord      Reason = "RecordUnreadable"
-	HeldByRemoval     Reason = "TaintKeepsBeingRemoved"
-	HeldByDoubt       Reason = "LiveReadFailed"
-	HeldByAnnotation  Reason = "HoldUntil"
-	HeldByPrecedence  Reason = "Outranked"
+	Matched            Reason = "ConditionsMatched"
+	EvictAfterOver     Reason = "EvictAfterElapsed"
+	Recovered          Reason = "ConditionsRecovered"
+	NoLongerSelected   Reason = "NodeNoLongerSelected"
+	KeyChanged         Reason = "TaintKeyChanged"
+	EffectChanged      Reason = "EffectChanged"
+	ConditionsChanged  Reason = "ConditionsChanged"
+	NoLongerHeld       Reason = "NoLongerHeld"
+	PolicyWithdrawn    Reason = "PolicyDeletedOrObserving"
+	RecordInvalid      Reason = "RecordNotOurs"
+	Restored           Reason = "PolicyRestored"
+	PutBack            Reason = "TaintWasRemoved"
+	HeldByLimit        Reason = "LimitReached"
+	HeldByEvictLimit   Reason = "EvictLimitReached"
+	HeldByEvictPace    Reason = "EvictionPace"
+	HeldByMaxNodes     Reason = "MaxNodesReached"
+	HeldByBreaker      Reason = "BreakerOpen"
+	HeldByRules        Reason = "NotAdmitted"
+	HeldByPause        Reason = "Paused"
+	HeldByClock        Reason = "ClockStepped"
+	HeldByControlPlane Reason = "OtherControlPlaneNodeTainted"
+	HeldByForeign      Reason = "ForeignTaint"
+	HeldByIntolerance  Reason = "SystemPodDoesNotTolerate"
+	HeldByFlapping     Reason = "Flapping"
+	HeldByRecord       Reason = "RecordUnreadable"
+	HeldByRemoval      Reason = "TaintKeepsBeingRemoved"
+	HeldByDoubt        Reason = "LiveReadFailed"
+	HeldByAnnotation   Reason = "HoldUntil"
+	HeldByPrecedence   Reason = "Outranked"
 )
 
 // Verb is what a step does to the node's taint.
@@ -104,8 +104,8 @@ type Hold struct {
 	Message string
 	// At is when the match's `for` expired, which is the node's place in the queue.
 	At time.Time
-	// dimension is the limit that it queues for, "" when it queues for none.
-	dimension string
+	// queue is the limit that it queues for, "" when it queues for none.
+	queue string
 }
 
 // Plan is what to do with one node now. The zero value does nothing.
@@ -122,8 +122,8 @@ type Plan struct {
 	NeedsEvidence bool
 	// Orphans are UIDs in the record whose set isn't known.
 	Orphans map[types.UID]string
-	// LookAgain is when something may change without news; zero when nothing is pending.
-	LookAgain time.Time
+	// RequeueAt is when something may change without news; zero when nothing is pending.
+	RequeueAt time.Time
 	// recalls of evictions that it knows of.
 	recalls int
 }
@@ -155,9 +155,9 @@ func (p *Plan) Eviction() (a limit.Act) {
 	return a
 }
 
-func (p *Plan) lookAgainAt(t time.Time) {
+func (p *Plan) requeueAt(t time.Time) {
 	if !t.IsZero() {
-		p.LookAgain = earlier(p.LookAgain, t)
+		p.RequeueAt = earlier(p.RequeueAt, t)
 	}
 }
 
@@ -167,30 +167,30 @@ type Gate struct {
 	// Message has the limit in numbers.
 	Message string
 	// At is when time alone may open it; zero when only events can.
-	At        time.Time
-	dimension string
+	At    time.Time
+	queue string
 }
 
 // Closed says that the gate lets nothing through.
 func (g Gate) Closed() bool { return g.Reason != "" }
 
-// Cap is a limit that stands before an act.
+// Cap is a limit that is checked before an act.
 type Cap string
 
 const (
-	// CapTainted stands before a node's first taint that repels pods (NoSchedule, NoExecute).
+	// CapTainted applies to a node's first taint that repels pods (NoSchedule, NoExecute).
 	CapTainted Cap = "Tainted"
-	// CapEvicting stands before its first NoExecute.
+	// CapEvicting applies to its first NoExecute.
 	CapEvicting Cap = "Evicting"
-	// CapPlane stands before a control-plane node's first taint.
-	CapPlane Cap = "ControlPlane"
-	// CapOwn is the set's own, before a node's first taint by it.
-	CapOwn Cap = "Own"
+	// CapControlPlane applies to a control-plane node's first taint.
+	CapControlPlane Cap = "ControlPlane"
+	// CapMaxNodes is the set's own, before a node's first taint by it.
+	CapMaxNodes Cap = "Own"
 )
 
-// Room says what a limit leaves for a node that a set asks for, where `for` of the longest-waiting match expired then.
-// nil leaves room for everything.
-type Room func(of Cap, c Claimant, expired time.Time) Gate
+// Headroom says what a limit leaves for a node that a set asks for, where `for` of the longest-waiting match expired then.
+// nil means no limit.
+type Headroom func(of Cap, c Claimant, expired time.Time) Gate
 
 // Evidence is what was read live of the node's pods just before an eviction.
 type Evidence struct {
@@ -222,8 +222,8 @@ type Input struct {
 	Withdrawn func(types.UID) bool
 	// Undone says when a set's taint was last taken off the node, zero when it wasn't; nil where nobody knows.
 	Undone func(set types.UID, key string) time.Time
-	// Tainted says when sets of a name tainted the node, also where its record doesn't tell any more; nil where nobody knows.
+	// Tainted gives when sets of a name tainted the node, also where its record no longer has it; nil where that is unknown.
 	Tainted  func(set string) []PastTaint
-	Room     Room
+	Headroom Headroom
 	Evidence *Evidence
 }

@@ -326,7 +326,7 @@ func TestAnEvictionThatWasHeldBackSaysSo(t *testing.T) {
 func TestAChangedKeyIsNotANewNodeForTheOwnCap(t *testing.T) {
 	in := planInput(steady(newNode("n", kubeletSick, owning("a", "example.com/old", "NoSchedule", ago(time.Hour)))), claimant(t, "a", "maxNodes: 1\n"+noSchedule, active))
 	in.Declared = func(string) bool { return true }
-	in.Room = full(in.Room, condition.CapOwn, "MaxNodesReached")
+	in.Headroom = full(in.Headroom, condition.CapMaxNodes, "MaxNodesReached")
 	outcome{taints: []string{"example.com/k:NoSchedule"}, claims: []string{"a-uid example.com/k:NoSchedule"},
 		steps: []string{"Untaint a example.com/old NoSchedule> TaintKeyChanged", "Taint a example.com/k >NoSchedule ConditionsMatched"}}.check(t, condition.PlanNode(in))
 }

@@ -37,8 +37,8 @@ func TestEvictAfterStagesTheEffect(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			plan := condition.PlanNode(planInput(steady(tt.node), claimant(t, "a", tt.spec, active)))
 			tt.want.check(t, plan)
-			if !plan.LookAgain.Equal(tt.lookAgain) {
-				t.Errorf("looks again at %s, want %s", plan.LookAgain, tt.lookAgain)
+			if !plan.RequeueAt.Equal(tt.lookAgain) {
+				t.Errorf("looks again at %s, want %s", plan.RequeueAt, tt.lookAgain)
 			}
 		})
 	}
@@ -58,8 +58,8 @@ func TestANoExecuteTaintCarriesItsTime(t *testing.T) {
 func TestAMatchThatHasNotHeldIsLookedAtAgain(t *testing.T) {
 	plan := condition.PlanNode(planInput(steady(newNode("n", kubeletSick)), claimant(t, "a", "for: 45m\n"+noSchedule, active)))
 	outcome{}.check(t, plan)
-	if want := noon.Add(15 * time.Minute); !plan.LookAgain.Equal(want) {
-		t.Errorf("looks again at %s, want %s", plan.LookAgain, want)
+	if want := noon.Add(15 * time.Minute); !plan.RequeueAt.Equal(want) {
+		t.Errorf("looks again at %s, want %s", plan.RequeueAt, want)
 	}
 }
 
@@ -71,8 +71,8 @@ func TestRecoveryWaitsForRecoverAfter(t *testing.T) {
 	set := claimant(t, "a", "recoverAfter: 5m\n"+noSchedule, active)
 	plan := condition.PlanNode(planInput(clearSince(ago(4*time.Minute)), set))
 	outcome{}.check(t, plan)
-	if want := noon.Add(time.Minute); !plan.LookAgain.Equal(want) {
-		t.Errorf("looks again at %s, want %s", plan.LookAgain, want)
+	if want := noon.Add(time.Minute); !plan.RequeueAt.Equal(want) {
+		t.Errorf("looks again at %s, want %s", plan.RequeueAt, want)
 	}
 	outcome{steps: []string{"Untaint a example.com/k NoSchedule> ConditionsRecovered"}}.check(t, condition.PlanNode(planInput(clearSince(ago(5*time.Minute)), set)))
 }
@@ -147,7 +147,7 @@ func TestARemovedTaintIsNotPutBackByAnotherSetsWrite(t *testing.T) {
 
 func TestPuttingBackAsksTheLimitsAgain(t *testing.T) {
 	in := planInput(steady(newNode("n", kubeletSick, claiming("a", "example.com/k", "NoSchedule", ago(time.Hour)))), claimant(t, "a", noSchedule, active))
-	in.Room = full(in.Room, condition.CapTainted, "LimitReached")
+	in.Headroom = full(in.Headroom, condition.CapTainted, "LimitReached")
 	outcome{steps: []string{"Repair a example.com/k NoSchedule> TaintWasRemoved"}, holds: []string{"a-uid LimitReached"}}.check(t, condition.PlanNode(in))
 }
 
@@ -161,8 +161,8 @@ func TestPuttingBackCountsAsATaintByTheSet(t *testing.T) {
 	again := planInput(steady(newNode("n", kernelSick, recorded(first.Owned.String()))), set)
 	held := condition.PlanNode(again)
 	outcome{holds: []string{"a-uid TaintKeepsBeingRemoved"}}.check(t, held)
-	if want := noon.Add(time.Minute); !held.LookAgain.Equal(want) {
-		t.Errorf("looks again at %s, want %s: two writers must not fight as fast as they can", held.LookAgain, want)
+	if want := noon.Add(time.Minute); !held.RequeueAt.Equal(want) {
+		t.Errorf("looks again at %s, want %s: two writers must not fight as fast as they can", held.RequeueAt, want)
 	}
 	again.At = condition.Moment{Now: noon.Add(time.Minute), Server: noon.Add(time.Minute)}
 	third := condition.PlanNode(again)
@@ -189,7 +189,7 @@ func TestAChangedKeyDoesNotInheritTheFormerKeysWaits(t *testing.T) {
 
 func TestPuttingBackAsksTheOwnCapAgain(t *testing.T) {
 	in := planInput(steady(newNode("n", kubeletSick, claiming("a", "example.com/k", "NoSchedule", ago(time.Hour)))), claimant(t, "a", "maxNodes: 1\n"+noSchedule, active))
-	in.Room = full(in.Room, condition.CapOwn, "MaxNodesReached")
+	in.Headroom = full(in.Headroom, condition.CapMaxNodes, "MaxNodesReached")
 	outcome{steps: []string{"Repair a example.com/k NoSchedule> TaintWasRemoved"}, holds: []string{"a-uid MaxNodesReached"}}.check(t, condition.PlanNode(in))
 }
 
@@ -223,8 +223,8 @@ func TestAClockThatSteppedHoldsNewActsOnly(t *testing.T) {
 	in.ActsFrom = noon.Add(3 * time.Minute)
 	plan := condition.PlanNode(in)
 	outcome{holds: []string{"a-uid ClockStepped"}}.check(t, plan)
-	if want := noon.Add(3 * time.Minute); !plan.LookAgain.Equal(want) {
-		t.Errorf("looks again at %s, want %s", plan.LookAgain, want)
+	if want := noon.Add(3 * time.Minute); !plan.RequeueAt.Equal(want) {
+		t.Errorf("looks again at %s, want %s", plan.RequeueAt, want)
 	}
 	in = planInput(steady(newNode("n", kubeletWell, owning("a", "example.com/k", "NoSchedule", ago(time.Hour)))), set)
 	in.ActsFrom = noon.Add(3 * time.Minute)
@@ -233,7 +233,7 @@ func TestAClockThatSteppedHoldsNewActsOnly(t *testing.T) {
 
 func TestASetWhoseBreakerIsOpenOnlyUndoes(t *testing.T) {
 	set := claimant(t, "a", noSchedule, active)
-	set.Why = "BreakerOpen"
+	set.HoldReason = "BreakerOpen"
 	outcome{holds: []string{"a-uid BreakerOpen"}}.check(t, condition.PlanNode(planInput(steady(newNode("n", kubeletSick)), set)))
 	ours := owning("a", "example.com/k", "NoSchedule", ago(time.Hour))
 	outcome{}.check(t, condition.PlanNode(planInput(steady(newNode("n", kubeletSick, ours)), set)))
@@ -279,7 +279,7 @@ func TestAnEvictionNeedsEvidence(t *testing.T) {
 func TestAKeyThatEvictsAlreadyNeedsNoEvidence(t *testing.T) {
 	n := newNode("n", kernelSick, kubeletSick, owning("b", "example.com/k", "NoExecute", ago(time.Hour)))
 	in := planInput(steady(n), claimant(t, "a", "effect: NoExecute\ntaintKey: example.com/k\nconditions: {KubeletUnhealthy: {status: true}}", active), claimant(t, "b", noExecute, active))
-	in.Evidence, in.Room = nil, full(nil, condition.CapEvicting, "LimitReached")
+	in.Evidence, in.Headroom = nil, full(nil, condition.CapEvicting, "LimitReached")
 	plan := condition.PlanNode(in)
 	if plan.NeedsEvidence {
 		t.Error("evidence asked though the key evicts already")
@@ -299,11 +299,11 @@ func TestAForgedRecordBuysNoRoom(t *testing.T) {
 	n := newNode("n", kubeletSick, owning("a", "corp.example/x", "NoExecute", ago(time.Hour)))
 	stripped := outcome{taints: []string{"corp.example/x:NoExecute"}, steps: []string{"Repair a corp.example/x NoExecute> RecordNotOurs"}}
 	in := planInput(steady(n), claimant(t, "a", noSchedule, active))
-	in.Room = full(in.Room, condition.CapTainted, "LimitReached")
+	in.Headroom = full(in.Headroom, condition.CapTainted, "LimitReached")
 	stripped.holds = []string{"a-uid LimitReached"}
 	stripped.check(t, condition.PlanNode(in))
 	in = planInput(steady(n), claimant(t, "a", noSchedule, active))
-	in.Room = full(in.Room, condition.CapOwn, "MaxNodesReached")
+	in.Headroom = full(in.Headroom, condition.CapMaxNodes, "MaxNodesReached")
 	stripped.holds = []string{"a-uid MaxNodesReached"}
 	stripped.check(t, condition.PlanNode(in))
 }
@@ -313,7 +313,7 @@ func TestClosedGates(t *testing.T) {
 		name string
 		spec string
 		node *corev1.Node
-		room condition.Room
+		room condition.Headroom
 		want outcome
 	}{
 		{"no room to taint", noSchedule, newNode("n", kubeletSick), full(nil, condition.CapTainted, "LimitReached"), outcome{holds: []string{"a-uid LimitReached"}}},
@@ -325,16 +325,16 @@ func TestClosedGates(t *testing.T) {
 			taints: []string{"example.com/k:NoSchedule"}, claims: []string{"a-uid example.com/k:NoSchedule"}, steps: []string{"Taint a example.com/k >NoSchedule ConditionsMatched"}, holds: []string{"a-uid LimitReached"}}},
 		{"no room to evict raises nothing", noExecute, newNode("n", kernelSick, owning("a", "example.com/k", "NoSchedule", ago(time.Hour))), full(nil, condition.CapEvicting, "LimitReached"), outcome{holds: []string{"a-uid LimitReached"}}},
 		{"no room to taint doesn't evict either", noExecute, newNode("n", kernelSick), full(nil, condition.CapTainted, "LimitReached"), outcome{holds: []string{"a-uid LimitReached"}}},
-		{"the own cap", noSchedule, newNode("n", kubeletSick), full(nil, condition.CapOwn, "MaxNodesReached"), outcome{holds: []string{"a-uid MaxNodesReached"}}},
-		{"another control-plane node is tainted", "includeControlPlane: true\n" + noSchedule, newNode("n", controlPlane, kubeletSick), full(nil, condition.CapPlane, "OtherControlPlaneNodeTainted"), outcome{holds: []string{"a-uid OtherControlPlaneNodeTainted"}}},
-		{"that doesn't stop workers", noSchedule, newNode("n", kubeletSick), full(nil, condition.CapPlane, "OtherControlPlaneNodeTainted"), outcome{
+		{"the own cap", noSchedule, newNode("n", kubeletSick), full(nil, condition.CapMaxNodes, "MaxNodesReached"), outcome{holds: []string{"a-uid MaxNodesReached"}}},
+		{"another control-plane node is tainted", "includeControlPlane: true\n" + noSchedule, newNode("n", controlPlane, kubeletSick), full(nil, condition.CapControlPlane, "OtherControlPlaneNodeTainted"), outcome{holds: []string{"a-uid OtherControlPlaneNodeTainted"}}},
+		{"that doesn't stop workers", noSchedule, newNode("n", kubeletSick), full(nil, condition.CapControlPlane, "OtherControlPlaneNodeTainted"), outcome{
 			taints: []string{"example.com/k:NoSchedule"}, claims: []string{"a-uid example.com/k:NoSchedule"}, steps: []string{"Taint a example.com/k >NoSchedule ConditionsMatched"}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			other := claimant(t, "z", "effect: NoSchedule\ntaintKey: example.com/z\nconditions: {KubeletUnhealthy: {status: true}}", frozen)
 			in := planInput(steady(tt.node), claimant(t, "a", tt.spec, active), other)
-			in.Room = tt.room
+			in.Headroom = tt.room
 			tt.want.check(t, condition.PlanNode(in))
 		})
 	}

@@ -287,8 +287,8 @@ func (w *world) waitsForNothing() bool {
 			w.fleet.Failed(name)
 			return false
 		}
-		paced := slices.ContainsFunc(plan.Holds, func(h condition.Hold) bool { return h.Reason == condition.HeldByPace })
-		if paced || len(plan.Holds) == 0 && !plan.LookAgain.IsZero() {
+		paced := slices.ContainsFunc(plan.Holds, func(h condition.Hold) bool { return h.Reason == condition.HeldByEvictPace })
+		if paced || len(plan.Holds) == 0 && !plan.RequeueAt.IsZero() {
 			return false
 		}
 	}
@@ -330,7 +330,7 @@ func (w *world) waitsInVain() (vain string) {
 			most, byZone := allowed[zoned]
 			set, _, _ := strings.Cut(string(h.Set), "-")
 			if ofLimit && used[limitName] < allowed[limitName] && (!byZone || used[zoned] < most) ||
-				h.Reason == condition.HeldByOwnCap && used[set] < allowed[set] {
+				h.Reason == condition.HeldByMaxNodes && used[set] < allowed[set] {
 				vain = fmt.Sprintf("%s waits in vain: %s; used %v, allowed %v", name, h.Message, used, allowed)
 			}
 		}
@@ -355,7 +355,7 @@ func (w *world) checkForecasts() {
 			selected++
 			all := true
 			for _, m := range set.Members {
-				r, _ := known.Readings.Of(m.Type)
+				r, _ := known.Observations.Of(m.Type)
 				all = all && r.Status == m.Status
 			}
 			if all {

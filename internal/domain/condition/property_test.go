@@ -240,8 +240,8 @@ func (w *world) decide(name string) (condition.Plan, bool) {
 		}
 		plan, next = w.fleet.Decide(name, w.at(), evidence)
 	}
-	if plan.LookAgain.Before(w.now) && !plan.LookAgain.IsZero() {
-		w.t.Fatalf("looks again at %s, which is past at %s", plan.LookAgain, w.now)
+	if plan.RequeueAt.Before(w.now) && !plan.RequeueAt.IsZero() {
+		w.t.Fatalf("looks again at %s, which is past at %s", plan.RequeueAt, w.now)
 	}
 	if next != condition.Write {
 		return plan, false

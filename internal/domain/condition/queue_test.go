@@ -20,21 +20,21 @@ func TestTheNextIsWokenWhenTheHeadLeavesTheQueueWithoutTakingItsPlace(t *testing
 	m.fleet.SetPolicy(condition.Policy{Limits: calm("2", "1")}, moment(noon)) // a place is free, and w01 is first in line
 	m.see("w01", kubeletWell)
 	m.decide("w01")
-	if woken := m.fleet.TakeWoken(); !slices.Equal(woken, []string{"w02"}) {
+	if woken := m.fleet.DrainRequeues(); !slices.Equal(woken, []string{"w02"}) {
 		t.Fatalf("woken %v, want the next in line", woken)
 	}
 	if !m.settle("w02") {
 		t.Error("the next doesn't take the place")
 	}
-	if woken := m.fleet.TakeWoken(); !slices.Equal(woken, []string{"w03"}) {
+	if woken := m.fleet.DrainRequeues(); !slices.Equal(woken, []string{"w03"}) {
 		t.Errorf("woken %v after that, want the one behind it", woken)
 	}
-	if m.settle("w03") || len(m.fleet.TakeWoken()) > 0 {
+	if m.settle("w03") || len(m.fleet.DrainRequeues()) > 0 {
 		t.Error("who stays in line wakes nobody")
 	}
 	m.fleet.ForgetNode("w03", "w03-uid", moment(noon))
 	m.decide("w04")
-	if m.fleet.ForgetNode("w04", "w04-uid", moment(noon)); len(m.fleet.TakeWoken()) > 0 {
+	if m.fleet.ForgetNode("w04", "w04-uid", moment(noon)); len(m.fleet.DrainRequeues()) > 0 {
 		t.Error("the last in line wakes somebody")
 	}
 }
@@ -44,10 +44,10 @@ func TestWhoIsAloneInALineNeverWakesItself(t *testing.T) {
 	m := manage(t, calm("1", "1"), workers(2, kubeletSick), newSet(t, "a", noSchedule))
 	m.settle("w00")
 	m.decide("w01")
-	m.fleet.TakeWoken()
+	m.fleet.DrainRequeues()
 	m.see("w01", reports("KubeletUnhealthy", "True", ago(20*time.Minute)))
 	m.decide("w01")
-	if woken := m.fleet.TakeWoken(); len(woken) > 0 {
+	if woken := m.fleet.DrainRequeues(); len(woken) > 0 {
 		t.Errorf("woken %v", woken)
 	}
 }
@@ -57,8 +57,8 @@ func TestALimitThatGrowsByManyLetsThemAllGoOn(t *testing.T) {
 	for _, name := range m.fleet.Nodes() {
 		m.settle(name)
 	}
-	m.fleet.TakeWoken()
-	for woken := m.fleet.SetPolicy(condition.Policy{Limits: calm("50", "1")}, moment(noon)); len(woken) > 0; woken = m.fleet.TakeWoken() {
+	m.fleet.DrainRequeues()
+	for woken := m.fleet.SetPolicy(condition.Policy{Limits: calm("50", "1")}, moment(noon)); len(woken) > 0; woken = m.fleet.DrainRequeues() {
 		for _, name := range woken {
 			m.settle(name)
 		}
@@ -147,9 +147,9 @@ func TestANodeThatComesBackWakesWhoWaitsForTheSetsOwnCap(t *testing.T) {
 	m := manage(t, calm("100", "100"), append(workers(19, kubeletSick), newNode("back", cordoned)), newSet(t, "a", "maxNodes: 10%\n"+noSchedule))
 	m.settle("w00")
 	m.decide("w01")
-	m.fleet.TakeWoken()
+	m.fleet.DrainRequeues()
 	m.see("back", func(n *corev1.Node) { n.Spec.Unschedulable = false })
-	if woken := m.fleet.TakeWoken(); !slices.Contains(woken, "w01") {
+	if woken := m.fleet.DrainRequeues(); !slices.Contains(woken, "w01") {
 		t.Errorf("woken %v, want the one that waits for maxNodes", woken)
 	}
 }

@@ -30,7 +30,7 @@ func TestManyWorkersNeverTakeMoreThanTheCap(t *testing.T) {
 					t.Error("nothing is foretold")
 				}
 				m.fleet.Summary("a-uid", moment(noon))
-				m.fleet.TakeDirty()
+				m.fleet.DrainDirty()
 				m.fleet.ObserveLease(name, ago(time.Duration(random.IntN(9))*time.Second), moment(noon))
 			default:
 				plan, next := m.decide(name)

@@ -45,7 +45,7 @@ func TestTheRecordRoundTripsInOneText(t *testing.T) {
 			c := condition.OwnedTaint{
 				Key: rapid.StringMatching(`[a-c]/[a-c]`).Draw(t, "key"), Set: uid.Draw(t, "set"), Name: rapid.String().Draw(t, "name"),
 				Effect:     rapid.SampledFrom([]corev1.TaintEffect{"NoExecute", "NoSchedule", "PreferNoSchedule"}).Draw(t, "effect"),
-				Generation: rapid.Int64().Draw(t, "generation"), Since: moment.Draw(t, "since"), Times: rapid.IntRange(0, 9).Draw(t, "times"),
+				Generation: rapid.Int64().Draw(t, "generation"), Since: moment.Draw(t, "since"), TaintCount: rapid.IntRange(0, 9).Draw(t, "times"),
 			}
 			if rapid.Bool().Draw(t, "evicting") {
 				at := moment.Draw(t, "evictSince")

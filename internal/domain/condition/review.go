@@ -24,9 +24,9 @@ func backoff(n int) time.Duration {
 	return min(shortestBackoff<<min(n-1, 5), longestBackoff)
 }
 
-// review decides what becomes of one claim of the record. A set that isn't known may be one that can't be read just now,
+// reviewClaim decides what becomes of one claim of the record. A set that isn't known may be one that can't be read just now,
 // with its keys unknown as well: its claims wait until it is confirmed to be gone.
-func (p *planner) review(claim OwnedTaint) {
+func (p *planner) reviewClaim(claim OwnedTaint) {
 	c, known := p.claimantOf(claim)
 	switch {
 	case ecosystem.NeverOurs(claim.Key):
@@ -70,16 +70,15 @@ func (p *planner) claimantOf(claim OwnedTaint) (Claimant, bool) {
 	return p.Claimants[byName], true
 }
 
-// keep leaves a claim as it is. One whose taint somebody removed isn't carried into the next write, which would put the
-// taint back.
+// keep leaves a claim as it is. One whose taint somebody removed isn't kept, since the next write would put the taint back.
 func (p *planner) keep(claim OwnedTaint) {
-	if p.carried(claim) {
+	if p.taintPresent(claim) {
 		p.next = append(p.next, claim)
 	}
 }
 
-// carried says whether the claim's taint is still on the node.
-func (p *planner) carried(claim OwnedTaint) bool {
+// taintPresent says whether the claim's taint is still on the node.
+func (p *planner) taintPresent(claim OwnedTaint) bool {
 	return p.Node.hasTaint(claim.Key, p.Node.Owned.Effect(claim.Key))
 }
 
@@ -99,8 +98,8 @@ func (p *planner) adopt(c Claimant, claim OwnedTaint) OwnedTaint {
 }
 
 func (p *planner) reviewMatch(c Claimant, claim OwnedTaint) {
-	m := c.matchFor(claim, p.Node, p.At)
-	removed := !p.carried(claim)
+	m := c.matchWithClaim(claim, p.Node, p.At)
+	removed := !p.taintPresent(claim)
 	switch {
 	case m.Phase == NotSelected:
 		p.drop(claim, NoLongerSelected)
@@ -113,10 +112,10 @@ func (p *planner) reviewMatch(c Claimant, claim OwnedTaint) {
 	case removed:
 		p.drop(claim, PutBack) // someone else took it away, and there's no ground to put it back
 	case m.Phase == Matching:
-		p.next = append(p.next, p.retuned(c, claim, m))
+		p.next = append(p.next, p.withCurrentEffect(c, claim, m))
 	default:
-		p.noteFlapping(c, claim, m)
-		p.plan.lookAgainAt(m.ClearAt)
+		p.reportFlapping(c, claim, m)
+		p.plan.requeueAt(m.ClearAt)
 		p.next = append(p.next, claim)
 	}
 }
@@ -124,28 +123,28 @@ func (p *planner) reviewMatch(c Claimant, claim OwnedTaint) {
 // neverReported says whether the set was edited since the claim, and asks for a condition that the node doesn't report, and didn't while we
 // looked: that condition is no cause of the taint.
 func (n *Node) neverReported(s *Set, claim OwnedTaint) bool {
-	return claim.Generation != s.Generation && slices.ContainsFunc(s.Members, func(m Member) bool { return !n.Readings.has(m.Type) })
+	return claim.Generation != s.Generation && slices.ContainsFunc(s.Members, func(m Member) bool { return !n.Observations.has(m.Type) })
 }
 
-// retuned is a claim with the effect that its set asks for now.
-func (p *planner) retuned(c Claimant, claim OwnedTaint, m Match) OwnedTaint {
-	p.noteFlapping(c, claim, m)
+// withCurrentEffect is a claim with the effect that its set requires now.
+func (p *planner) withCurrentEffect(c Claimant, claim OwnedTaint, m Match) OwnedTaint {
+	p.reportFlapping(c, claim, m)
 	want, at := c.effectFor(claim, p.At.Now)
-	p.plan.lookAgainAt(at)
+	p.plan.requeueAt(at)
 	switch {
 	case want == claim.Effect:
 	case rank[want] < rank[claim.Effect]:
 		p.step(c, Deescalate, EffectChanged, claim, want, m.Since)
 		claim.Effect, claim.EvictSince, claim.Generation = want, nil, c.Generation
-	case p.At.Now.Before(m.HoldsAt): // the higher effect has a hold of its own
-		p.plan.lookAgainAt(m.HoldsAt)
+	case p.At.Now.Before(m.DueAt): // the higher effect has a hold of its own
+		p.plan.requeueAt(m.DueAt)
 	default:
-		return p.escalated(c, claim, want, m)
+		return p.escalate(c, claim, want, m)
 	}
 	return claim
 }
 
-func (p *planner) escalated(c Claimant, claim OwnedTaint, want corev1.TaintEffect, m Match) OwnedTaint {
+func (p *planner) escalate(c Claimant, claim OwnedTaint, want corev1.TaintEffect, m Match) OwnedTaint {
 	reason := EffectChanged
 	switch {
 	case want == corev1.TaintEffectNoExecute && c.EvictAfter > 0:
@@ -159,38 +158,38 @@ func (p *planner) escalated(c Claimant, claim OwnedTaint, want corev1.TaintEffec
 	}
 	p.step(c, Escalate, reason, claim, to, later(m.Since, claim.Since.Time))
 	claim.Effect, claim.Generation = to, c.Generation
-	return p.evicting(claim)
+	return p.markEvicting(claim)
 }
 
-// restore puts back a taint that someone else removed. It is one more taint by this set, whose evictAfter counts anew: two
+// restore puts back a taint that someone else removed. It is one more taint by this set, whose evictAfter restarts: two
 // programs that undo each other must not evict over and over, nor write as fast as they can.
 func (p *planner) restore(c Claimant, claim OwnedTaint, m Match) {
-	if at := p.putBackAt(claim.Key); p.At.Now.Before(at) {
+	if at := p.restoreAt(claim.Key); p.At.Now.Before(at) {
 		p.hold(c, Gate{Reason: HeldByRemoval, At: at,
 			Message: "someone else keeps removing the taint; find out who, or exclude the node by nodeSelector"}, m)
-		p.park(claim)
+		p.keepWithoutTaint(claim)
 		return
 	}
 	was := claim
-	claim.Since, claim.EvictSince, claim.Times = p.now(), nil, max(claim.Times, p.times(c))
+	claim.Since, claim.EvictSince, claim.TaintCount = p.now(), nil, max(claim.TaintCount, p.taintCount(c))
 	want, at := c.effectFor(claim, p.At.Now)
 	to := p.permitted(c, want, m, "", true)
 	if to == "" {
 		p.drop(was, PutBack)
 		return
 	}
-	p.plan.lookAgainAt(at)
-	p.noteFlapping(c, claim, m)
+	p.plan.requeueAt(at)
+	p.reportFlapping(c, claim, m)
 	p.step(c, Taint, PutBack, OwnedTaint{}, to, p.now().Time)
 	claim.Effect, claim.Generation = to, c.Generation
 	p.history = append(p.history, PastTaint{Set: c.UID, Key: claim.Key, At: p.now(), PutBack: true})
-	p.next = append(p.next, p.evicting(claim))
+	p.next = append(p.next, p.markEvicting(claim))
 }
 
-// putBackAt is until when a removed taint stays removed: the first time it is put back at once, then after one minute,
+// restoreAt is until when a removed taint stays removed: the first time it is put back at once, then after one minute,
 // two, four, up to half an hour.
 // All claims of a key wait together, since they share the taint.
-func (p *planner) putBackAt(key string) (at time.Time) {
+func (p *planner) restoreAt(key string) (at time.Time) {
 	n := 0
 	for _, h := range p.history {
 		if h.PutBack && h.Key == key {
@@ -201,15 +200,15 @@ func (p *planner) putBackAt(key string) (at time.Time) {
 	return at
 }
 
-// park keeps a claim in the record without its taint.
-func (p *planner) park(claim OwnedTaint) {
-	p.parked[claim.Key] = true
+// keepWithoutTaint keeps a claim in the record while its taint stays removed.
+func (p *planner) keepWithoutTaint(claim OwnedTaint) {
+	p.untainted[claim.Key] = true
 	p.next = append(p.next, claim)
 }
 
 func (p *planner) drop(claim OwnedTaint, reason Reason) {
 	verb := Untaint
-	if reason == RecordInvalid || !p.carried(claim) {
+	if reason == RecordInvalid || !p.taintPresent(claim) {
 		verb = Repair
 	}
 	p.steps = append(p.steps, Step{Verb: verb, Reason: reason, Set: claim.Set, SetName: claim.Name, Generation: claim.Generation,
@@ -256,23 +255,23 @@ func (p *planner) applyNodePrecedence() {
 		}
 	}
 	p.next = slices.DeleteFunc(p.next, func(t OwnedTaint) bool {
-		if t.Effect == highest.Effect || p.untouchable(t) {
+		if t.Effect == highest.Effect || p.mustKeep(t) {
 			return false
 		}
-		p.outrank(t)
+		p.dropOutranked(t)
 		p.plan.Holds = append(p.plan.Holds, Hold{Set: t.Set, Reason: HeldByPrecedence,
 			Message: fmt.Sprintf("ConditionSet %s asks for %s:%s on the node, and conditionSetPrecedence: Node of a Guardrail leaves only the highest effect", highest.Name, highest.Key, highest.Effect)})
 		return true
 	})
 }
 
-func (p *planner) untouchable(claim OwnedTaint) bool {
+func (p *planner) mustKeep(claim OwnedTaint) bool {
 	c, known := p.claimantOf(claim)
 	return !known || c.State.IsFrozen()
 }
 
-// outrank takes back what was planned for a claim, and drops what the record has of it.
-func (p *planner) outrank(claim OwnedTaint) {
+// dropOutranked removes what was planned for a claim, and drops the claim from the record.
+func (p *planner) dropOutranked(claim OwnedTaint) {
 	p.steps = slices.DeleteFunc(p.steps, func(s Step) bool { return s.Set == claim.Set && s.Key == claim.Key })
 	now := p.now()
 	p.history = slices.DeleteFunc(p.history, func(h PastTaint) bool { return h.Set == claim.Set && h.Key == claim.Key && h.At.Equal(&now) })

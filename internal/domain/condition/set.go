@@ -83,12 +83,12 @@ func (s *Set) readMembers(conditions map[string]v1alpha1.MemberCondition) error 
 		s.Members = append(s.Members, Member{Type: conditionType, Status: status})
 	}
 	slices.SortFunc(s.Members, func(a, b Member) int { return strings.Compare(a.Type, b.Type) })
-	s.Members = s.under(ecosystem.Registry{}).Members
+	s.Members = s.withTypes(ecosystem.Registry{}).Members
 	return nil
 }
 
-// under is the set with its members' types read by a registry: the same set where that changes nothing.
-func (s *Set) under(types ecosystem.Registry) *Set {
+// withTypes is the set with its members' types read by a registry: the same set where that changes nothing.
+func (s *Set) withTypes(types ecosystem.Registry) *Set {
 	members := slices.Clone(s.Members)
 	for i, m := range members {
 		k, _ := types.Lookup(m.Type)
@@ -147,7 +147,7 @@ func (s *Set) Selects(n *Node) bool {
 // matches says whether the node's conditions have the members' statuses, however old the news.
 func (s *Set) matches(n *Node) bool {
 	for _, m := range s.Members {
-		if r, ok := n.Readings.Of(m.Type); !ok || r.Status != m.Status {
+		if r, ok := n.Observations.Of(m.Type); !ok || r.Status != m.Status {
 			return false
 		}
 	}
@@ -164,7 +164,7 @@ func StateOf(cs *v1alpha1.ConditionSet, readable, admitted bool) lifecycle.State
 	}.State()
 }
 
-// StoredBreaker is the breaker that the set's status tells of; nil when it is closed.
+// StoredBreaker is the breaker that the set's status records; nil when it is closed.
 func StoredBreaker(cs *v1alpha1.ConditionSet) *limit.Opening {
 	b := cs.Status.Breaker
 	if b == nil {
@@ -173,7 +173,7 @@ func StoredBreaker(cs *v1alpha1.ConditionSet) *limit.Opening {
 	return &limit.Opening{ID: b.ID, OpenedAt: b.OpenedAt.Time, Reset: b.Reset}
 }
 
-// Unreadable stands for a ConditionSet whose spec can't be read: it selects no node, and what it did before can be found
+// Unreadable represents a ConditionSet whose spec can't be read: it selects no node, and what it did before can be found
 // and, once it is deleted, undone.
 func Unreadable(cs *v1alpha1.ConditionSet) *Set {
 	return &Set{

@@ -24,8 +24,8 @@ type Summary struct {
 	// Holds counts the held-back nodes by reason, with one message each.
 	Holds   map[Reason]HoldCount
 	Breaker *limit.Opening
-	// Departed nodes were deleted while they matched, and count for the breaker still.
-	Departed int
+	// DeletedMatching nodes were deleted while they matched, and count for the breaker still.
+	DeletedMatching int
 }
 
 // HoldCount is how many nodes one reason holds back.
@@ -45,8 +45,8 @@ func (f *Fleet) Summary(uid types.UID, at Moment) (sum Summary, ok bool) {
 	selected := f.index.selected(s.Set)
 	matching, claimed := f.index.matching(s.Set, selected), f.claimed(s)
 	sum = Summary{Selected: selected.count(), Matching: matching.count(), Unreadable: f.unreadableOf(s), Holds: map[Reason]HoldCount{}}
-	for _, n := range f.index.all(claimed) {
-		if n.carries(s) {
+	for _, n := range f.index.nodes(claimed) {
+		if n.hasTaintOf(s) {
 			sum.Tainted++
 		}
 	}
@@ -54,16 +54,16 @@ func (f *Fleet) Summary(uid types.UID, at Moment) (sum Summary, ok bool) {
 		sum.Breaker = &open
 	}
 	f.countHolds(s, &sum)
-	sum.Doubtful, sum.Departed = f.doubtful(s, claimed, at), f.departed(s, at.Now)
-	matching.join(claimed)
-	sum.Samples = f.index.first(matching)
+	sum.Doubtful, sum.DeletedMatching = f.doubtful(s, claimed, at), f.countDeletedMatching(s, at.Now)
+	matching.union(claimed)
+	sum.Samples = f.index.sampleNames(matching)
 	return sum, true
 }
 
 // countHolds counts a node by its first hold of the set; the message of a reason is that of its first node.
 func (f *Fleet) countHolds(s *setState, sum *Summary) {
 	first := map[Reason]string{}
-	for n := range f.waiting {
+	for n := range f.held {
 		i := slices.IndexFunc(n.holds, func(h Hold) bool { return h.Set == s.UID })
 		if i < 0 {
 			continue
@@ -81,12 +81,12 @@ func (f *Fleet) countHolds(s *setState, sum *Summary) {
 // doubtful counts the nodes of which Match would give Doubtful. Of a node without a taint of the set that doesn't report a member there
 // is nothing to doubt: the set isn't about what runs no such reporter.
 func (f *Fleet) doubtful(s *setState, claimed *nodeSet, at Moment) (nodes int) {
-	candidates := f.index.of(present).copy()
+	candidates := f.index.with(traitPresent).copy()
 	for _, m := range s.Members {
-		candidates.keep(f.index.of(reports(m.Type)))
+		candidates.intersect(f.index.with(reports(m.Type)))
 	}
-	candidates.join(claimed)
-	for _, n := range f.index.all(candidates) {
+	candidates.union(claimed)
+	for _, n := range f.index.nodes(candidates) {
 		if !n.Deleting && s.doubtful(n.Node, at) {
 			nodes++
 		}
@@ -94,10 +94,10 @@ func (f *Fleet) doubtful(s *setState, claimed *nodeSet, at Moment) (nodes int) {
 	return nodes
 }
 
-// firstNames are the first sample.Size of the names added, in order, each once: the same ones whatever order they come in.
-type firstNames struct{ names []string }
+// nameSample are the first sample.Size of the names added, in order, each once: the same ones whatever order they come in.
+type nameSample struct{ names []string }
 
-func (f *firstNames) add(name string) {
+func (f *nameSample) add(name string) {
 	if len(f.names) == sample.Size && name > f.names[sample.Size-1] { // most of many
 		return
 	}
@@ -111,8 +111,8 @@ func (f *firstNames) add(name string) {
 	f.names = slices.Insert(f.names, i, name)
 }
 
-// Orphan is a claim of a set that isn't there, on a key that no set declares: nobody can tell any more whether the taint is ours, so it
-// stays, under the limits too, until somebody takes it off.
+// Orphan is a claim of a set that doesn't exist, on a key that no set declares: it is unknown whether the taint is ours, so it
+// stays, and counts under the limits, until a human removes it.
 type Orphan struct {
 	Node string
 	OwnedTaint
@@ -137,8 +137,8 @@ func (f *Fleet) Orphans() (orphans []Orphan) {
 type Usage struct {
 	// Tainted nodes have a taint of ours that keeps pods away; Evicting ones one that evicts.
 	Tainted, Evicting int
-	// Of is what percentages are of; Unavailable nodes aren't among them.
-	Of, Unavailable int
+	// Total is what percentages are of; Unavailable nodes aren't among them.
+	Total, Unavailable int
 }
 
 // Usage counts all nodes.
@@ -146,7 +146,7 @@ func (f *Fleet) Usage() Usage {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	all := f.counts.cluster
-	return Usage{all.repelling, all.evicting, all.counted, all.away}
+	return Usage{all.repelling, all.evicting, all.counted, all.unavailable}
 }
 
 // Nodes are the names of all known nodes.
@@ -179,7 +179,7 @@ func (f *Fleet) Undone(uid types.UID) bool {
 
 // unreadableOf are the nodes that carry a taint of a key that the set declared, and whose record can't be read.
 func (f *Fleet) unreadableOf(s *setState) (nodes []string) {
-	for _, n := range f.index.all(f.index.of(unreadable)) {
+	for _, n := range f.index.nodes(f.index.with(traitUnreadable)) {
 		if slices.ContainsFunc(n.Taints, func(t corev1.Taint) bool { return slices.Contains(s.KeysDeclared, t.Key) }) {
 			nodes = append(nodes, n.Name)
 		}
@@ -188,8 +188,8 @@ func (f *Fleet) unreadableOf(s *setState) (nodes []string) {
 	return nodes
 }
 
-// carries says whether a taint that the set claims is on the node, or in flight to it.
-func (n *nodeState) carries(s *setState) bool {
+// hasTaintOf says whether a taint that the set claims is on the node, or in flight to it.
+func (n *nodeState) hasTaintOf(s *setState) bool {
 	on := func(o Ownership, taints []corev1.Taint) bool {
 		return slices.ContainsFunc(taints, func(t corev1.Taint) bool {
 			return o.Owns(t) && slices.ContainsFunc(o.Taints, func(c OwnedTaint) bool { return c.Key == t.Key && (c.Set == s.UID || c.Name == s.Name) })

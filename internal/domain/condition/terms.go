@@ -42,7 +42,7 @@ func TermsOf(cs, old *v1alpha1.ConditionSet) Terms {
 
 // widens names the fields by which the set may match or taint nodes that it didn't before.
 func (s *Set) widens(was *Set) []string {
-	return named(
+	return changedFields(
 		change{"conditions", !subset(was.Members, s.Members)},
 		change{"nodeSelector", !narrows(s.Selector, was.Selector)},
 		change{"includeControlPlane", s.IncludeControlPlane && !was.IncludeControlPlane},
@@ -53,7 +53,7 @@ func (s *Set) widens(was *Set) []string {
 // hardens names the fields by which the set may act harder, sooner or by older news. Times that the update leaves alone don't
 // count, though their defaults follow the effect.
 func (s *Set) hardens(was *Set, spec, old *v1alpha1.ConditionSetSpec) []string {
-	return named(
+	return changedFields(
 		change{"taintKey", s.Key != was.Key},
 		change{"effect", rank[s.Effect] > rank[was.Effect]},
 		change{"for", s.For < was.For && spec.For != old.For},
@@ -67,7 +67,7 @@ type change struct {
 	happens bool
 }
 
-func named(changes ...change) (fields []string) {
+func changedFields(changes ...change) (fields []string) {
 	for _, c := range changes {
 		if c.happens {
 			fields = append(fields, c.field)

@@ -26,18 +26,18 @@ func (p SystemPod) String() string { return fmt.Sprintf("%s/%s (%s)", p.Namespac
 // LabelReporter marks the pods of a reporter of node conditions that Autohealer doesn't know by itself.
 const LabelReporter = "autohealer.resourcestack.com/reporter"
 
-// roleOfPath is how a pod that plugs into the kubelet shows itself, whoever made it.
+// roleOfPath recognizes a pod that plugs into the kubelet by its host paths.
 var roleOfPath = []struct{ prefix, role string }{
 	{"/etc/cni", "CNI"}, {"/opt/cni", "CNI"},
 	{"/var/lib/kubelet/plugins_registry", "CSI"}, {"/var/lib/kubelet/plugins", "CSI"},
 	{"/dev/kmsg", "condition reporter"},
 }
 
-// wholeHost are the paths by which a DaemonSet's pods see all of a node, /dev/kmsg included: nobody can tell that they report nothing.
+// wholeHost are the paths by which a DaemonSet's pods see all of a node, /dev/kmsg included: it is unknown whether they report something.
 // Of others' pods they say nothing: those of kubectl debug have them, too.
 var wholeHost = []string{"/", "/dev"}
 
-// SystemRole tells what a pod does for its node, "" for an ordinary pod.
+// SystemRole is what a pod does for its node, "" for an ordinary pod.
 func SystemRole(meta *metav1.ObjectMeta, spec *corev1.PodSpec) string {
 	switch {
 	case meta.Labels[LabelReporter] == "true" || goesBy(meta, "node-problem-detector"):
@@ -69,7 +69,7 @@ func goesBy(meta *metav1.ObjectMeta, text string) bool {
 	return strings.Contains(meta.Name, text) || strings.Contains(meta.Labels["app.kubernetes.io/name"]+" "+meta.Labels["app"]+" "+meta.Labels["k8s-app"], text)
 }
 
-// SystemPodOf stands for the pods of a DaemonSet; is says whether a node can't do without them.
+// SystemPodOf represents the pods of a DaemonSet; is says whether a node can't do without them.
 func SystemPodOf(ds *appsv1.DaemonSet) (p SystemPod, is bool) {
 	pod := &ds.Spec.Template
 	p = SystemPod{Namespace: ds.Namespace, Name: ds.Name, Tolerations: pod.Spec.Tolerations}

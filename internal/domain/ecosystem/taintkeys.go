@@ -9,7 +9,7 @@ import (
 
 // keyOwner is a program that puts taints of its own on nodes.
 type keyOwner struct {
-	// of is a domain, with a dot before it, which stands for its subdomains too; or a key without a domain.
+	// of is a domain, with a dot before it, which includes its subdomains; or a key without a domain.
 	of string
 	// owner as people call it.
 	owner string

@@ -22,7 +22,7 @@ type Type struct {
 	Sticky bool
 	// LogMonitor: read from a log, so never Unknown.
 	LogMonitor bool
-	// NoHeartbeat: its lastHeartbeatTime doesn't move while the reporter lives; the node's Lease stands in.
+	// NoHeartbeat: its lastHeartbeatTime doesn't move while the reporter lives; the node's Lease replaces it.
 	NoHeartbeat bool
 }
 
@@ -63,7 +63,7 @@ var knownTypes = []Type{
 	{Type: "AcceleratedHardwareReady", Healthy: corev1.ConditionTrue, Reporter: reporterEKS},
 }
 
-// SlowHeartbeat says that its reporter renews the heartbeat of what doesn't change every five minutes, unless it was told another period.
+// SlowHeartbeat says that its reporter renews the heartbeat of what doesn't change every five minutes, unless another period is configured.
 func (k Type) SlowHeartbeat() bool {
 	return k.Reporter == reporterKubelet || k.Reporter == reporterNPD
 }
@@ -135,7 +135,7 @@ func (r Registry) Names() []string {
 	return slices.Concat(slices.Sorted(maps.Keys(builtinTypes)), slices.Sorted(maps.Keys(r.declared)))
 }
 
-// Lookup tells what a type means; ok is false when nobody said.
+// Lookup returns what a type means; ok is false when it isn't declared.
 func (r Registry) Lookup(conditionType string) (k Type, ok bool) {
 	if k, ok = builtinTypes[conditionType]; ok {
 		return k, true

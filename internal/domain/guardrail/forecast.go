@@ -7,7 +7,7 @@ type Terms struct {
 	RuleErrors []string
 	// KeptErrors are those of rules that an update doesn't touch, and that couldn't be evaluated before.
 	KeptErrors []string
-	// Displaced tells which rules of other Guardrails would no longer fit into the cost budget that all share.
+	// Displaced are the rules of other Guardrails that would no longer fit into the cost budget that all share.
 	Displaced []string
 	// ChangesOnly are new and changed rules that deny and yet don't hold at run time, each with its kind and what it reads that is known only
 	// of a request or changes with the cluster: "no-eviction for ConditionSet (oldObject, plan.wouldTaint)".
@@ -18,7 +18,7 @@ type Terms struct {
 
 // Forecast is what rules see of a Guardrail as plan, too; it needs the stored policies.
 type Forecast struct {
-	// Refusals tell how many stored objects of each kind its new and changed rules would refuse, such as
+	// Refusals say how many stored objects of each kind its new and changed rules would refuse, such as
 	// "3 of 12 stored ConditionSets, which then do nothing new".
 	Refusals []string
 	// Refused names some of them.

@@ -23,7 +23,7 @@ type History struct {
 	Failed bool
 	// New: it was never True. What was never well didn't turn bad.
 	New bool
-	// Doubted: it failed, which wasn't believed, and it was neither True nor believed to be False since.
+	// Doubted: it failed, which wasn't trusted, and it was neither True nor trusted to be False since.
 	Doubted bool
 	// Since is when Progressing began, in whole seconds; zero when it didn't, or was followed by True.
 	Since time.Time
@@ -38,8 +38,8 @@ type Verdict struct {
 	Codes []string
 	// History that the next verdict needs; Next keeps it in the condition.
 	History History
-	// LookAgain is when Progressing turns False without news; zero when time alone changes nothing.
-	LookAgain time.Time
+	// RequeueAt is when Progressing turns False without news; zero when time alone changes nothing.
+	RequeueAt time.Time
 }
 
 // Aggregate makes one verdict of the results of all checks that are about a condition type. Any False makes it False: what another check
@@ -48,7 +48,7 @@ type Verdict struct {
 func Aggregate(results []Result, past History, now time.Time) Verdict {
 	all := make([]Result, len(results))
 	for i, r := range results {
-		all[i] = r.settled()
+		all[i] = r.normalized()
 	}
 	slices.SortStableFunc(all, func(a, b Result) int { return strings.Compare(a.Check, b.Check) })
 	groups := map[Status][]Result{}
@@ -72,19 +72,19 @@ func Aggregate(results []Result, past History, now time.Time) Verdict {
 	case len(groups[False]) > 0:
 		v.fail()
 	case len(groups[Progressing]) > 0 && !now.Before(deadline):
-		v.overdue()
+		v.progressTimedOut()
 	case len(groups[Unknown]) > 0:
-		v.Status, v.Reason, v.History, v.LookAgain = Unknown, ReasonCheckError, past, deadline
+		v.Status, v.Reason, v.History, v.RequeueAt = Unknown, ReasonCheckError, past, deadline
 		v.History.Since = since
 	case len(groups[Progressing]) > 0:
-		v.Status, v.Reason, v.History, v.LookAgain = Progressing, ReasonProgressing, History{Since: since, New: past.New, Doubted: past.Doubted}, deadline
+		v.Status, v.Reason, v.History, v.RequeueAt = Progressing, ReasonProgressing, History{Since: since, New: past.New, Doubted: past.Doubted}, deadline
 	default:
 		v.Status, v.Reason = True, ReasonSuccessful
 	}
 	return v
 }
 
-// InDoubt says whether the checks said False, which wasn't believed, and nothing since says that it is over: not that they can't be made, nor
+// InDoubt says whether the checks said False, which wasn't trusted, and nothing since says that it is over: not that they can't be made, nor
 // that something progresses.
 func (v *Verdict) InDoubt() bool { return v.Reason == ReasonInDoubt || v.History.Doubted }
 
@@ -92,7 +92,7 @@ func (v *Verdict) fail() {
 	v.Status, v.Reason, v.History = False, ReasonUnsuccessful, History{Failed: true}
 }
 
-// progress says when it began, and until when it is believed: not at all after a failure.
+// progress says when it began, and until when it is trusted: not at all after a failure.
 func progress(results []Result, past History, now time.Time) (since, deadline time.Time) {
 	since = past.Since
 	if len(results) == 0 || past.Failed {
@@ -107,8 +107,8 @@ func progress(results []Result, past History, now time.Time) (since, deadline ti
 	return since, since.Add(timeout)
 }
 
-// overdue has one text for both causes, so that what turned False by the timeout isn't written once more at the next look.
-func (v *Verdict) overdue() {
+// progressTimedOut has one text for both causes, so that what turned False by the timeout isn't written once more at the next look.
+func (v *Verdict) progressTimedOut() {
 	v.fail()
 	v.Message += "; progressing for too long, or after a failure"
 }

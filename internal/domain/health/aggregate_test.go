@@ -117,8 +117,8 @@ func TestAggregation(t *testing.T) {
 			if tt.again > 0 {
 				again = start.Add(tt.again)
 			}
-			if !v.LookAgain.Equal(again) {
-				t.Errorf("look again at %s, want %s", v.LookAgain, again)
+			if !v.RequeueAt.Equal(again) {
+				t.Errorf("look again at %s, want %s", v.RequeueAt, again)
 			}
 		})
 	}
@@ -147,8 +147,8 @@ func TestMessagesAreBounded(t *testing.T) {
 func TestAnOddMomentIsNeverEarly(t *testing.T) {
 	now := start.Add(300 * time.Millisecond)
 	v := health.Aggregate([]health.Result{rolling("a", time.Minute)}, health.History{}, now)
-	if want := start.Add(61 * time.Second); !v.LookAgain.Equal(want) {
-		t.Errorf("ends at %s, want %s", v.LookAgain, want)
+	if want := start.Add(61 * time.Second); !v.RequeueAt.Equal(want) {
+		t.Errorf("ends at %s, want %s", v.RequeueAt, want)
 	}
 }
 
@@ -171,7 +171,7 @@ func TestAnyAggregate(t *testing.T) {
 			t.Fatalf("%+v gives %+v", results, v)
 		case v.Status == "True" && (has("False") || has("Progressing") || has("Unknown")), v.Status == "False" && !has("False") && !has("Progressing"):
 			t.Fatalf("%+v gives %+v", results, v)
-		case v.Status == "Progressing" && past.Failed, (v.Status == "Progressing" || v.Status == "Unknown" && has("Progressing")) != !v.LookAgain.IsZero():
+		case v.Status == "Progressing" && past.Failed, (v.Status == "Progressing" || v.Status == "Unknown" && has("Progressing")) != !v.RequeueAt.IsZero():
 			t.Fatalf("%+v gives %+v", results, v)
 		}
 	})

@@ -14,11 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// judge is a check of one kind. threshold is its progressing time-out.
-type judge func(object *unstructured.Unstructured, threshold time.Duration, now time.Time) (Result, error)
+// checkFunc is a check of one kind. threshold is its progressing time-out.
+type checkFunc func(object *unstructured.Unstructured, threshold time.Duration, now time.Time) (Result, error)
 
 // builtin are the kinds that come with a check, in any version.
-var builtin = map[schema.GroupKind]judge{
+var builtin = map[schema.GroupKind]checkFunc{
 	{Group: "apps", Kind: "Deployment"}:  typed(Deployment),
 	{Group: "apps", Kind: "StatefulSet"}: typed(StatefulSet),
 	{Group: "apps", Kind: "ReplicaSet"}:  typed(ReplicaSet),
@@ -35,13 +35,13 @@ var builtin = map[schema.GroupKind]judge{
 	},
 }
 
-// Reads are the fields beside metadata that these checks and kstatus read: no others are kept of what is only looked at by them.
-var Reads = []string{
+// FieldsRead are the fields beside metadata that these checks and kstatus read: no others are kept of what is only looked at by them.
+var FieldsRead = []string{
 	"status", "spec.replicas", "spec.updateStrategy", "spec.completions", "spec.parallelism", "spec.suspend", "spec.type", "spec.clusterIP",
 	"spec.progressDeadlineSeconds", "spec.paused",
 }
 
-func typed[T appsv1.Deployment | appsv1.StatefulSet | appsv1.ReplicaSet | appsv1.DaemonSet | batchv1.Job | corev1.Pod | corev1.PersistentVolumeClaim | corev1.Service](check func(*T) Result) judge {
+func typed[T appsv1.Deployment | appsv1.StatefulSet | appsv1.ReplicaSet | appsv1.DaemonSet | batchv1.Job | corev1.Pod | corev1.PersistentVolumeClaim | corev1.Service](check func(*T) Result) checkFunc {
 	return func(object *unstructured.Unstructured, _ time.Duration, _ time.Time) (Result, error) {
 		into := new(T)
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into); err != nil {
@@ -54,7 +54,7 @@ func typed[T appsv1.Deployment | appsv1.StatefulSet | appsv1.ReplicaSet | appsv1
 // HasBuiltin says whether a check for the kind comes with Autohealer.
 func HasBuiltin(kind schema.GroupKind) bool { return builtin[kind] != nil }
 
-// Builtin judges an object by the check that comes for its kind. timeout is how long Progressing is believed, and how long an object is
+// Builtin judges an object by the check that comes for its kind. timeout is how long Progressing is trusted, and how long an object is
 // new: it may start until then. One that is being deleted is Progressing.
 func Builtin(object *unstructured.Unstructured, timeout time.Duration, now time.Time) Result {
 	kind := object.GroupVersionKind().GroupKind()
@@ -63,20 +63,20 @@ func Builtin(object *unstructured.Unstructured, timeout time.Duration, now time.
 		return unknown("no check comes for " + kind.String())
 	}
 	if object.GetDeletionTimestamp() != nil {
-		return named(progressing(kind.Kind+" is being deleted"), object, timeout)
+		return withObjectName(progressing(kind.Kind+" is being deleted"), object, timeout)
 	}
 	r, err := check(object, timeout, now)
 	if err != nil {
 		return Error(err)
 	}
-	if r.AtStart && r.Status == False && now.Sub(object.GetCreationTimestamp().Time) < timeout {
+	if r.OnlyAtStart && r.Status == False && now.Sub(object.GetCreationTimestamp().Time) < timeout {
 		r.Status = Progressing
 	}
-	return named(r, object, timeout)
+	return withObjectName(r, object, timeout)
 }
 
-// named is the result with the object's name, so that a message tells which one it is about.
-func named(r Result, object *unstructured.Unstructured, timeout time.Duration) Result {
+// withObjectName is the result with the object's name, so that a message tells which one it is about.
+func withObjectName(r Result, object *unstructured.Unstructured, timeout time.Duration) Result {
 	if r.Status == True && r.Note == "" {
 		return r
 	}
@@ -94,7 +94,7 @@ func named(r Result, object *unstructured.Unstructured, timeout time.Duration) R
 
 // ByStatus judges an object of any kind by what kstatus makes of its generation and conditions: Current is healthy, Failed
 // unhealthy, InProgress and Terminating are Progressing. An object that carries neither observedGeneration nor conditions
-// is healthy by these rules, and so is what StatusTells isn't true of.
+// is healthy by these rules, and so is what StatusIsConclusive isn't true of.
 func ByStatus(object *unstructured.Unstructured, timeout time.Duration) Result {
 	computed, err := status.Compute(object)
 	if err != nil {
@@ -105,19 +105,19 @@ func ByStatus(object *unstructured.Unstructured, timeout time.Duration) Result {
 	case status.CurrentStatus:
 		return healthy()
 	case status.FailedStatus:
-		return named(unhealthy(detail), object, timeout)
+		return withObjectName(unhealthy(detail), object, timeout)
 	case status.InProgressStatus, status.TerminatingStatus:
-		return named(progressing(detail), object, timeout)
+		return withObjectName(progressing(detail), object, timeout)
 	}
-	return named(unknown(detail), object, timeout)
+	return withObjectName(unknown(detail), object, timeout)
 }
 
 // alwaysCurrent are kinds of which kstatus' own rule says that each object is healthy.
 var alwaysCurrent = []schema.GroupKind{{Kind: "ConfigMap"}, {Group: "batch", Kind: "CronJob"}}
 
-// StatusTells says whether ByStatus can find an object unhealthy whose generation was observed: kstatus has a rule for its kind, or the object one
+// StatusIsConclusive says whether ByStatus can find an object unhealthy whose generation was observed: kstatus has a rule for its kind, or the object one
 // of the conditions that kstatus reads.
-func StatusTells(object *unstructured.Unstructured) bool {
+func StatusIsConclusive(object *unstructured.Unstructured) bool {
 	if status.GetLegacyConditionsFn(object) != nil && !slices.Contains(alwaysCurrent, object.GroupVersionKind().GroupKind()) {
 		return true
 	}
@@ -146,22 +146,22 @@ func Service(s *corev1.Service) Result {
 // CustomResourceDefinition is healthy when it got its names and is served.
 func CustomResourceDefinition(definition *unstructured.Unstructured) Result {
 	const kind = "CustomResourceDefinition"
-	names, established := standingOf(definition, "NamesAccepted"), standingOf(definition, "Established")
-	return firstOf(wanted(kind, "NamesAccepted", names), wanted(kind, "Established", established).atStart())
+	names, established := conditionStateOf(definition, "NamesAccepted"), conditionStateOf(definition, "Established")
+	return firstOf(requireTrue(kind, "NamesAccepted", names), requireTrue(kind, "Established", established).atStart())
 }
 
 // ManagedResource (of Gardener's resource manager) is healthy when its controller has seen the spec, ResourcesApplied and
 // ResourcesHealthy are True, and ResourcesProgressing isn't True for as long as threshold; zero doesn't ask for that.
 func ManagedResource(resource *unstructured.Unstructured, threshold time.Duration, now time.Time) Result {
 	const kind = "ManagedResource"
-	healthy := wanted(kind, "ResourcesHealthy", standingOf(resource, "ResourcesHealthy"))
-	if c := standingOf(resource, "ResourcesHealthy"); c != nil && c.reason == "HealthChecksPending" { // Unknown, after each change
+	healthy := requireTrue(kind, "ResourcesHealthy", conditionStateOf(resource, "ResourcesHealthy"))
+	if c := conditionStateOf(resource, "ResourcesHealthy"); c != nil && c.reason == "HealthChecksPending" { // Unknown, after each change
 		healthy.Status = Progressing
 	}
 	observed, _, _ := unstructured.NestedInt64(resource.Object, "status", "observedGeneration")
 	r := firstOf(
 		seen(kind, resource.GetGeneration(), observed),
-		wanted(kind, "ResourcesApplied", standingOf(resource, "ResourcesApplied")),
+		requireTrue(kind, "ResourcesApplied", conditionStateOf(resource, "ResourcesApplied")),
 		healthy.atStart(),
 	)
 	if r.Status != True || threshold <= 0 {
@@ -175,10 +175,10 @@ func ManagedResource(resource *unstructured.Unstructured, threshold time.Duratio
 		c.LastTransition.UTC().Format(time.RFC3339), threshold, c.Reason, c.Message))
 }
 
-func standingOf(object *unstructured.Unstructured, conditionType string) *standing {
+func conditionStateOf(object *unstructured.Unstructured, conditionType string) *conditionState {
 	_, entry := find(object, conditionType)
 	if entry == nil {
 		return nil
 	}
-	return &standing{text(entry, "status"), text(entry, "reason"), text(entry, "message")}
+	return &conditionState{stringField(entry, "status"), stringField(entry, "reason"), stringField(entry, "message")}
 }

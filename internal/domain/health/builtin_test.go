@@ -205,7 +205,7 @@ func TestWhatIsBeingDeletedIsProgressing(t *testing.T) {
 func pruned(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
 	o := object(t, text)
-	registration.Prune(o, sets.New(health.Reads...))
+	registration.Prune(o, sets.New(health.FieldsRead...))
 	return o
 }
 

@@ -40,7 +40,7 @@ type Condition struct {
 // nil for none.
 func Next(previous *Condition, conditionType string, v Verdict, shape Shape, generation int64, now time.Time) (next Condition, changed bool) {
 	next = Condition{
-		Type: conditionType, Status: v.Status, Reason: v.Reason, Message: v.History.record(v.Status) + v.Message,
+		Type: conditionType, Status: v.Status, Reason: v.Reason, Message: v.History.messagePrefix(v.Status) + v.Message,
 		LastTransition: now, LastUpdate: now,
 	}
 	if shape == Conditions {
@@ -57,7 +57,7 @@ func Next(previous *Condition, conditionType string, v Verdict, shape Shape, gen
 	if previous.Status == next.Status && !previous.LastTransition.IsZero() {
 		next.LastTransition = previous.LastTransition
 	}
-	same := previous.says(&next)
+	same := previous.sameContent(&next)
 	if same && !previous.LastUpdate.IsZero() {
 		next.LastUpdate = previous.LastUpdate
 	}
@@ -66,8 +66,8 @@ func Next(previous *Condition, conditionType string, v Verdict, shape Shape, gen
 	return next, !same || !seen
 }
 
-// says says whether both tell the same of the target, whenever that was.
-func (c *Condition) says(other *Condition) bool {
+// sameContent says whether both tell the same of the target, whenever that was.
+func (c *Condition) sameContent(other *Condition) bool {
 	return c.Status == other.Status && c.Reason == other.Reason && c.Message == other.Message && slices.Equal(c.Codes, other.Codes)
 }
 
@@ -76,7 +76,7 @@ func (c *Condition) Equal(other *Condition) bool {
 	if c == nil || other == nil {
 		return c == other
 	}
-	return c.Type == other.Type && c.says(other) && c.LastTransition.Equal(other.LastTransition) && c.LastUpdate.Equal(other.LastUpdate) &&
+	return c.Type == other.Type && c.sameContent(other) && c.LastTransition.Equal(other.LastTransition) && c.LastUpdate.Equal(other.LastUpdate) &&
 		c.ObservedGeneration == other.ObservedGeneration
 }
 
@@ -92,8 +92,8 @@ const (
 	thenMore         = ": "
 )
 
-// record is how the message of a condition with this status begins.
-func (h History) record(status Status) (text string) {
+// messagePrefix is how the message of a condition with this status begins.
+func (h History) messagePrefix(status Status) (text string) {
 	switch open := status == Progressing || status == Unknown; {
 	case open && h.New:
 		text = neverTrue
@@ -140,8 +140,8 @@ func readSince(message string) (since time.Time, ok bool) {
 	return since, err == nil
 }
 
-// object is the condition as JSON has it. Codes, observedGeneration and lastUpdateTime are there only when they say something.
-func (c *Condition) object(shape Shape) map[string]any {
+// asMap is the condition as JSON has it. Codes, observedGeneration and lastUpdateTime are there only when they say something.
+func (c *Condition) asMap(shape Shape) map[string]any {
 	o := map[string]any{
 		"type": c.Type, "status": string(c.Status), "reason": c.Reason, "message": c.Message,
 		"lastTransitionTime": c.LastTransition.UTC().Format(time.RFC3339),
@@ -168,8 +168,8 @@ func Find(target *unstructured.Unstructured, conditionType string) *Condition {
 		return nil
 	}
 	c := &Condition{
-		Type: conditionType, Status: Status(text(entry, "status")), Reason: text(entry, "reason"), Message: text(entry, "message"),
-		LastTransition: moment(entry, "lastTransitionTime"), LastUpdate: moment(entry, "lastUpdateTime"),
+		Type: conditionType, Status: Status(stringField(entry, "status")), Reason: stringField(entry, "reason"), Message: stringField(entry, "message"),
+		LastTransition: timeField(entry, "lastTransitionTime"), LastUpdate: timeField(entry, "lastUpdateTime"),
 	}
 	c.ObservedGeneration, _, _ = unstructured.NestedInt64(entry, "observedGeneration")
 	c.Codes, _, _ = unstructured.NestedStringSlice(entry, "codes")
@@ -180,7 +180,7 @@ func Find(target *unstructured.Unstructured, conditionType string) *Condition {
 func find(target *unstructured.Unstructured, conditionType string) (int, map[string]any) {
 	list, _ := conditionsOf(target)
 	for i, item := range list {
-		if entry, ok := item.(map[string]any); ok && text(entry, "type") == conditionType {
+		if entry, ok := item.(map[string]any); ok && stringField(entry, "type") == conditionType {
 			return i, entry
 		}
 	}
@@ -192,7 +192,7 @@ func ConditionTypes(object *unstructured.Unstructured) (types []string) {
 	list, _ := conditionsOf(object)
 	for _, item := range list {
 		if entry, ok := item.(map[string]any); ok {
-			types = append(types, text(entry, "type"))
+			types = append(types, stringField(entry, "type"))
 		}
 	}
 	return types
@@ -208,13 +208,13 @@ func conditionsOf(target *unstructured.Unstructured) ([]any, bool) {
 	return list, ok
 }
 
-func text(entry map[string]any, field string) string {
+func stringField(entry map[string]any, field string) string {
 	value, _, _ := unstructured.NestedString(entry, field)
 	return value
 }
 
-func moment(entry map[string]any, field string) time.Time {
-	at, _ := time.Parse(time.RFC3339, text(entry, field)) // no time is that of nothing
+func timeField(entry map[string]any, field string) time.Time {
+	at, _ := time.Parse(time.RFC3339, stringField(entry, field)) // no time is that of nothing
 	return at
 }
 
@@ -222,11 +222,11 @@ var writtenReasons = sets.New(ReasonSuccessful, ReasonUnsuccessful, ReasonProgre
 
 // writtenMessage is how each message begins.
 var writtenMessage = regexp.MustCompile(`^(` + neverTrue + `|` + wasDoubted + `)?(` + progressingSince + `[0-9TZ:-]{20}(` + thenUnknown + `|` + thenMore + `)|` + beforeUnknown + `)?` +
-	`(` + notBelieved + `)?(\([0-9]+/[0-9]+\) Health checks successful(: |$)|` + noResult + `$)`)
+	`(` + inDoubtPrefix + `)?(\([0-9]+/[0-9]+\) Health checks successful(: |$)|` + noResult + `$)`)
 
-// ByChecks says whether the condition is of the form that health checks are written in, whoever's they are. One of another form
+// WrittenByChecks says whether the condition is of the form that health checks are written in, whoever's they are. One of another form
 // was surely written by somebody else. Of none, it is false. The status isn't part of the form: one that somebody changed by hand, to see
 // what follows, is put right.
-func (c *Condition) ByChecks() bool {
+func (c *Condition) WrittenByChecks() bool {
 	return c != nil && writtenReasons.Has(c.Reason) && writtenMessage.MatchString(c.Message)
 }

@@ -123,13 +123,13 @@ func TestADoubtLastsUntilItIsTrue(t *testing.T) {
 	shapes(t, func(t *testing.T, s *story) {
 		plan := func(after time.Duration, may bool, result health.Result) (v health.Verdict, doubted bool) {
 			t.Helper()
-			in := health.Input{Target: worker(t, ""), Shape: s.shape, Results: map[string][]health.Result{"X": {result}}, HowToBelieve: func() string { return "; do this" }}
+			in := health.Input{Target: worker(t, ""), Shape: s.shape, Results: map[string][]health.Result{"X": {result}}, ResetHint: func() string { return "; do this" }}
 			if s.current != nil {
 				in.Target.Object["status"] = map[string]any{"conditions": []any{map[string]any{
 					"type": "X", "status": string(s.current.Status), "reason": s.current.Reason, "message": s.current.Message, "lastTransitionTime": "2026-03-01T02:00:00Z",
 				}}}
 			}
-			in.MayFail = func(_ string, was bool) bool { doubted = was; return may }
+			in.AllowFalse = func(_ string, was bool) bool { doubted = was; return may }
 			p := health.PlanTarget(in, s.now.Add(after))
 			for _, step := range p.Steps {
 				s.current = &step.Condition
@@ -139,7 +139,7 @@ func TestADoubtLastsUntilItIsTrue(t *testing.T) {
 		plan(0, true, ok("a"))
 		for i, result := range []health.Result{bad("a"), failed("a"), rolling("a", time.Hour), failed("a"), bad("a")} {
 			v, doubted := plan(time.Duration(i)*time.Minute, false, result)
-			if !v.InDoubt() || !strings.HasSuffix(v.Message, "; do this") || !s.current.ByChecks() {
+			if !v.InDoubt() || !strings.HasSuffix(v.Message, "; do this") || !s.current.WrittenByChecks() {
 				t.Errorf("after %d minutes it isn't in doubt: %+v, stored as %+v", i, v, s.current)
 			}
 			if result.Status == health.False && doubted != (i > 0) {

@@ -54,7 +54,7 @@ func TestWhatStatusTells(t *testing.T) {
 		rollout + conditions("", "{type: Available, status: 'True'}", "{type: Ready, status: 'False'}"): true,
 		rollout + conditions("", "{type: Reconciling, status: 'False'}"):                                true, rollout + conditions("", "{type: Stalled, status: 'False'}"): true,
 	} {
-		if o := object(t, text); health.StatusTells(o) != want {
+		if o := object(t, text); health.StatusIsConclusive(o) != want {
 			t.Errorf("of %v it says %v", o.Object, !want)
 		}
 	}

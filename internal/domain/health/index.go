@@ -25,93 +25,93 @@ func (r Ref) Key() types.NamespacedName {
 	return types.NamespacedName{Namespace: r.Namespace, Name: r.Name}
 }
 
-// place is where checks look: at an object of a name, or at all of a namespace ("" for all namespaces) that a selector takes.
-type place struct {
+// location is where checks look: at an object of a name, or at all of a namespace ("" for all namespaces) that a selector takes.
+type location struct {
 	kind unique.Handle[schema.GroupVersionKind]
 	key  types.NamespacedName
 }
 
-func placeOf(kind schema.GroupVersionKind, key types.NamespacedName) place {
-	return place{unique.Make(kind), key}
+func locationOf(kind schema.GroupVersionKind, key types.NamespacedName) location {
+	return location{unique.Make(kind), key}
 }
 
-// sight is what one check looks at in a place.
-type sight struct {
-	place
+// watchedRef is what one check looks at, by its location.
+type watchedRef struct {
+	location
 	// selector of the objects; nil for one of a name.
 	selector labels.Selector
 }
 
-func (s sight) same(other sight) bool {
-	if s.place != other.place || s.selector == nil || other.selector == nil {
-		return s.place == other.place && s.selector == nil && other.selector == nil
+func (s watchedRef) same(other watchedRef) bool {
+	if s.location != other.location || s.selector == nil || other.selector == nil {
+		return s.location == other.location && s.selector == nil && other.selector == nil
 	}
 	return s.selector.String() == other.selector.String()
 }
 
-// follower is who looks at a place, through a selector or at an object of a name.
-type follower[T comparable] struct {
+// watcher is who looks at a location, through a selector or at an object of a name.
+type watcher[T comparable] struct {
 	who      T
 	selector labels.Selector
 }
 
 // Index knows who looks at an object: targets, or single checks of theirs. It is safe for concurrent use, and the zero value is empty.
-// Most places have one follower, and a target has a few sights, so that slices take a quarter of what sets would.
+// Most locations have one watcher, and a target has a few refs, so that slices take a quarter of what sets would.
 type Index[T comparable] struct {
-	mu        sync.Mutex
-	followers map[place][]follower[T] // needs mu
-	of        map[T][]sight           // needs mu; the reverse
-	// clusters are the kinds whose objects have no namespace, of those that are watched; needs mu.
-	clusters sets.Set[schema.GroupVersionKind]
+	mu       sync.Mutex
+	watchers map[location][]watcher[T] // needs mu
+	refs     map[T][]watchedRef        // needs mu; the reverse
+	// clusterScopedKinds are the kinds whose objects have no namespace, of those that are watched; needs mu.
+	clusterScopedKinds sets.Set[schema.GroupVersionKind]
 }
 
 // ClusterScoped takes in that the objects of a kind have no namespace, whichever a check names: news of them come without.
 func (x *Index[T]) ClusterScoped(kind schema.GroupVersionKind) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.clusters.Has(kind) {
+	if x.clusterScopedKinds.Has(kind) {
 		return
 	}
-	if x.clusters == nil {
-		x.clusters = sets.New[schema.GroupVersionKind]()
+	if x.clusterScopedKinds == nil {
+		x.clusterScopedKinds = sets.New[schema.GroupVersionKind]()
 	}
-	x.clusters.Insert(kind)
-	for from, followers := range x.followers {
-		if to := x.place(from); to != from {
-			delete(x.followers, from)
-			x.followers[to] = append(x.followers[to], followers...)
+	x.clusterScopedKinds.Insert(kind)
+	for from, followers := range x.watchers {
+		if to := x.locate(from); to != from {
+			delete(x.watchers, from)
+			x.watchers[to] = append(x.watchers[to], followers...)
 		}
 	}
-	for _, sights := range x.of {
+	for _, sights := range x.refs {
 		for i := range sights {
-			sights[i].place = x.place(sights[i].place)
+			sights[i].location = x.locate(sights[i].location)
 		}
 	}
 }
 
-// place needs x.mu.
-func (x *Index[T]) place(p place) place {
-	if x.clusters.Has(p.kind.Value()) {
+// locate needs x.mu.
+func (x *Index[T]) locate(p location) location {
+	if x.clusterScopedKinds.Has(p.kind.Value()) {
 		p.key.Namespace = ""
 	}
 	return p
 }
 
-// Placed is where the objects of a ref are: those of a cluster-scoped kind aren't in the namespace of who looks at them.
-func (x *Index[T]) Placed(ref Ref) Ref {
+// Resolve is where the objects of a ref are: those of a cluster-scoped kind aren't in the namespace of who looks at them.
+func (x *Index[T]) Resolve(ref Ref) Ref {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.clusters.Has(ref.Kind) {
+	if x.clusterScopedKinds.Has(ref.Kind) {
 		ref.Namespace = ""
 	}
 	return ref
 }
 
-// Follow replaces what somebody looks at.
-func (x *Index[T]) Follow(who T, refs []Ref) {
-	sights := make([]sight, len(refs))
+// SetRefs replaces what somebody looks at.
+func (x *Index[T]) SetRefs(who T, refs []Ref) {
+	sights := make([]watchedRef, len(refs))
 	for i, ref := range refs {
-		sights[i].place = placeOf(ref.Kind, ref.Key())
+		sights[i].location = locationOf(ref.Kind, ref.Key())
 		if ref.Name == "" {
 			sights[i].selector = ref.Selector
 		}
@@ -119,27 +119,27 @@ func (x *Index[T]) Follow(who T, refs []Ref) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for i := range sights {
-		sights[i].place = x.place(sights[i].place)
+		sights[i].location = x.locate(sights[i].location)
 	}
-	if slices.EqualFunc(sights, x.of[who], sight.same) {
+	if slices.EqualFunc(sights, x.refs[who], watchedRef.same) {
 		return
 	}
-	for _, s := range x.of[who] {
-		x.followers[s.place] = slices.DeleteFunc(x.followers[s.place], func(f follower[T]) bool { return f.who == who })
-		if len(x.followers[s.place]) == 0 {
-			delete(x.followers, s.place)
+	for _, s := range x.refs[who] {
+		x.watchers[s.location] = slices.DeleteFunc(x.watchers[s.location], func(f watcher[T]) bool { return f.who == who })
+		if len(x.watchers[s.location]) == 0 {
+			delete(x.watchers, s.location)
 		}
 	}
-	if delete(x.of, who); len(refs) == 0 {
+	if delete(x.refs, who); len(refs) == 0 {
 		return
 	}
-	if x.of == nil {
-		x.of, x.followers = map[T][]sight{}, map[place][]follower[T]{}
+	if x.refs == nil {
+		x.refs, x.watchers = map[T][]watchedRef{}, map[location][]watcher[T]{}
 	}
 	for _, s := range sights {
-		x.followers[s.place] = append(x.followers[s.place], follower[T]{who, s.selector})
+		x.watchers[s.location] = append(x.watchers[s.location], watcher[T]{who, s.selector})
 	}
-	x.of[who] = sights
+	x.refs[who] = sights
 }
 
 // Affected are those who look at an object that has these labels, or had them.
@@ -147,11 +147,11 @@ func (x *Index[T]) Affected(kind schema.GroupVersionKind, key types.NamespacedNa
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	found := sets.New[T]()
-	for _, f := range x.followers[placeOf(kind, key)] {
+	for _, f := range x.watchers[locationOf(kind, key)] {
 		found.Insert(f.who)
 	}
 	for _, namespace := range sets.New(key.Namespace, "").UnsortedList() {
-		for _, f := range x.followers[placeOf(kind, types.NamespacedName{Namespace: namespace})] {
+		for _, f := range x.watchers[locationOf(kind, types.NamespacedName{Namespace: namespace})] {
 			if slices.ContainsFunc(either, func(l labels.Set) bool { return f.selector != nil && f.selector.Matches(l) }) {
 				found.Insert(f.who)
 			}
@@ -160,12 +160,12 @@ func (x *Index[T]) Affected(kind schema.GroupVersionKind, key types.NamespacedNa
 	return found
 }
 
-// Following are those who look at objects of a kind.
-func (x *Index[T]) Following(kind schema.GroupVersionKind) []T {
+// WatchersOfKind are those who look at objects of a kind.
+func (x *Index[T]) WatchersOfKind(kind schema.GroupVersionKind) []T {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	found := sets.New[T]()
-	for p, followers := range x.followers {
+	for p, followers := range x.watchers {
 		if p.kind.Value() != kind {
 			continue
 		}

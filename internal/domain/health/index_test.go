@@ -16,10 +16,10 @@ func TestWhoIsAffected(t *testing.T) {
 	}
 	selector := labels.SelectorFromSet(labels.Set{"app": "x"})
 	x := &Index[types.NamespacedName]{}
-	x.Follow(target("by-name"), []Ref{{Kind: deployment, Namespace: "a", Name: "d"}})
-	x.Follow(target("by-labels"), []Ref{{Kind: deployment, Namespace: "a", Selector: selector}})
-	x.Follow(target("everywhere"), []Ref{{Kind: deployment, Selector: selector}})
-	x.Follow(target("another"), []Ref{{Kind: worker, Namespace: "a", Name: "d"}, {Kind: deployment, Namespace: "b", Name: "d"}})
+	x.SetRefs(target("by-name"), []Ref{{Kind: deployment, Namespace: "a", Name: "d"}})
+	x.SetRefs(target("by-labels"), []Ref{{Kind: deployment, Namespace: "a", Selector: selector}})
+	x.SetRefs(target("everywhere"), []Ref{{Kind: deployment, Selector: selector}})
+	x.SetRefs(target("another"), []Ref{{Kind: worker, Namespace: "a", Name: "d"}, {Kind: deployment, Namespace: "b", Name: "d"}})
 	for name, c := range map[string]struct {
 		namespace, name string
 		before, after   labels.Set
@@ -44,23 +44,23 @@ func TestWhoIsAffected(t *testing.T) {
 			}
 		})
 	}
-	x.Follow(target("by-name"), []Ref{{Kind: deployment, Namespace: "a", Name: "other"}})
+	x.SetRefs(target("by-name"), []Ref{{Kind: deployment, Namespace: "a", Name: "other"}})
 	if got := x.Affected(deployment, types.NamespacedName{Namespace: "a", Name: "d"}); len(got) != 0 {
 		t.Errorf("affected by what isn't looked at any more: %v", got)
 	}
-	x.Follow(target("by-labels"), []Ref{{Kind: deployment, Namespace: "a", Selector: labels.SelectorFromSet(labels.Set{"app": "z"})}})
+	x.SetRefs(target("by-labels"), []Ref{{Kind: deployment, Namespace: "a", Selector: labels.SelectorFromSet(labels.Set{"app": "z"})}})
 	if got := x.Affected(deployment, types.NamespacedName{Namespace: "a", Name: "e"}, labels.Set{"app": "x"}); len(got) != 1 {
 		t.Errorf("affected by a selector of before: %v", got)
 	}
-	x.Follow(target("nothing"), []Ref{{Kind: deployment, Namespace: "a"}}) // as a check in Go may say
+	x.SetRefs(target("nothing"), []Ref{{Kind: deployment, Namespace: "a"}}) // as a check in Go may say
 	if got := x.Affected(deployment, types.NamespacedName{Namespace: "a", Name: "e"}, labels.Set{"app": "x"}); got.Has(target("nothing")) {
 		t.Error("affected by objects of any name")
 	}
 	for _, name := range []string{"by-name", "by-labels", "everywhere", "another", "nothing"} {
-		x.Follow(target(name), nil)
+		x.SetRefs(target(name), nil)
 	}
-	if len(x.followers)+len(x.of) != 0 {
-		t.Errorf("left behind: %v, %v", x.followers, x.of)
+	if len(x.watchers)+len(x.refs) != 0 {
+		t.Errorf("left behind: %v, %v", x.watchers, x.refs)
 	}
 }
 
@@ -72,23 +72,23 @@ func TestObjectsWithoutNamespaceAreFoundFromAnyNamespace(t *testing.T) {
 	byName := []Ref{{Kind: definition, Namespace: "a", Name: "d"}}
 	bySelector := []Ref{{Kind: definition, Namespace: "a", Selector: labels.SelectorFromSet(labels.Set{"app": "x"})}}
 	x := &Index[types.NamespacedName]{}
-	x.Follow(target("name-before"), byName)
-	x.Follow(target("labels-before"), bySelector)
+	x.SetRefs(target("name-before"), byName)
+	x.SetRefs(target("labels-before"), bySelector)
 	x.ClusterScoped(definition)
-	x.Follow(target("name-after"), byName)
-	x.Follow(target("labels-after"), bySelector)
-	x.Follow(target("name-before"), byName) // again, as each look does
+	x.SetRefs(target("name-after"), byName)
+	x.SetRefs(target("labels-after"), bySelector)
+	x.SetRefs(target("name-before"), byName) // again, as each look does
 	got := x.Affected(definition, types.NamespacedName{Name: "d"}, labels.Set{"app": "x"})
 	if len(got) != 4 {
 		t.Errorf("affected are %v", got)
 	}
-	if at := x.Placed(byName[0]); at.Namespace != "" {
+	if at := x.Resolve(byName[0]); at.Namespace != "" {
 		t.Errorf("looked for in namespace %s", at.Namespace)
 	}
 	for target := range got {
-		x.Follow(target, nil)
+		x.SetRefs(target, nil)
 	}
-	if len(x.followers)+len(x.of) != 0 {
-		t.Errorf("left behind: %v, %v", x.followers, x.of)
+	if len(x.watchers)+len(x.refs) != 0 {
+		t.Errorf("left behind: %v, %v", x.watchers, x.refs)
 	}
 }

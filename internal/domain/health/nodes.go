@@ -15,8 +15,8 @@ const (
 	annotationUnmanaged = "node.machine.sapcloud.io/not-managed-by-mcm"
 	// conditionTerminating is what Gardener's machine-controller-manager sets before it drains a node that goes.
 	conditionTerminating = corev1.NodeConditionType("Terminating")
-	// joining is how long after its creation a node's first Ready condition may be set.
-	joining = time.Minute
+	// joinGrace is how long after its creation a node's first Ready condition may be set.
+	joinGrace = time.Minute
 )
 
 // leavingTaints are those of nodes that an autoscaler takes away.
@@ -38,7 +38,7 @@ func Nodes(nodes []*corev1.Node, least int) Result {
 	detail := fmt.Sprintf("%d of at least %d nodes are available", available, least)
 	for _, state := range []string{nodeBroken, nodeCordoned, nodeStarting, nodeLeaving} {
 		if names := by[state]; len(names) > 0 {
-			detail += "; " + state + ": " + someOf(names)
+			detail += "; " + state + ": " + sampleNames(names)
 		}
 	}
 	if missing := least - available - broken - starting - len(by[nodeCordoned]); missing > 0 {
@@ -96,14 +96,14 @@ func conditionOf(n *corev1.Node, conditionType corev1.NodeConditionType) *corev1
 // hasJoined tells a node that broke from one that isn't up yet, whose kubelet gives the same reason (KubeletNotReady): there
 // the condition hasn't changed since the node was created.
 func hasJoined(n *corev1.Node, ready *corev1.NodeCondition) bool {
-	return ready.LastTransitionTime.Sub(n.CreationTimestamp.Time) > joining
+	return ready.LastTransitionTime.Sub(n.CreationTimestamp.Time) > joinGrace
 }
 
 func isCordoned(n *corev1.Node) bool {
 	return n.Spec.Unschedulable || slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnschedulable })
 }
 
-func someOf(names []string) string {
+func sampleNames(names []string) string {
 	slices.Sort(names)
 	const most = 5
 	if more := len(names) - most; more > 0 {

@@ -29,7 +29,7 @@ func TestWhatChecksWriteIsOfTheirForm(t *testing.T) {
 				v = inDoubt(v, previous.Past())
 			}
 			next, _ := Next(previous, "X", v, shape, 1, at)
-			if !next.ByChecks() {
+			if !next.WrittenByChecks() {
 				t.Fatalf("%s: a check's own condition isn't known as one: %+v", shape, next)
 			}
 			seen[next.Reason] = true
@@ -58,7 +58,7 @@ func TestWhatOthersWriteIsNot(t *testing.T) {
 		"no message":                  {Status: True, Reason: "HealthCheckSuccessful"},
 		"progressing since who knows": {Status: Progressing, Reason: "HealthCheckProgressing", Message: "Progressing since ever: " + message},
 	} {
-		if c.ByChecks() {
+		if c.WrittenByChecks() {
 			t.Errorf("%s counts as written by health checks", name)
 		}
 	}
@@ -66,7 +66,7 @@ func TestWhatOthersWriteIsNot(t *testing.T) {
 	if plan := PlanTarget(Input{Target: foreign, Remove: []string{"X"}}, time.Time{}); len(plan.Steps) > 0 {
 		t.Errorf("what others wrote is removed: %+v", plan.Steps)
 	}
-	if edited := (&Condition{Status: False, Reason: "HealthCheckSuccessful", Message: message}); !edited.ByChecks() {
+	if edited := (&Condition{Status: False, Reason: "HealthCheckSuccessful", Message: message}); !edited.WrittenByChecks() {
 		t.Error("a status that somebody edited makes the condition theirs")
 	}
 	ours := having(map[string]any{"type": "X", "status": "True", "reason": "HealthCheckSuccessful", "message": message})

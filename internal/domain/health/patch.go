@@ -3,8 +3,11 @@ package health
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -20,7 +23,7 @@ const conditionsPath = "/status/conditions"
 // Patch is the JSON Patch that carries the step out on a target; nil where there is nothing to remove.
 func (s Step) Patch(target *unstructured.Unstructured) ([]byte, error) {
 	if s.Remove {
-		return Removal(target, s.Condition.Type)
+		return RemovalPatch(target, s.Condition.Type)
 	}
 	return Patch(target, s.Condition, s.Shape)
 }
@@ -29,7 +32,7 @@ func (s Step) Patch(target *unstructured.Unstructured) ([]byte, error) {
 // entries stay as they are, whoever writes them meanwhile. It is guarded: where the target isn't any more as it was seen, in
 // what the patch depends on, the API server refuses it, and it has to be made anew from a fresh read.
 func Patch(target *unstructured.Unstructured, c Condition, shape Shape) ([]byte, error) {
-	entry := c.object(shape)
+	entry := c.asMap(shape)
 	if i, old := find(target, c.Type); old != nil {
 		path := conditionsPath + "/" + strconv.Itoa(i)
 		return encode(target, operation{"test", path, old}, operation{"replace", path, entry})
@@ -45,8 +48,8 @@ func Patch(target *unstructured.Unstructured, c Condition, shape Shape) ([]byte,
 	return encode(target, unchanged, operation{"add", "/status", map[string]any{"conditions": []any{entry}}})
 }
 
-// Removal is the guarded JSON Patch that removes the condition of that type; nil when there is none.
-func Removal(target *unstructured.Unstructured, conditionType string) ([]byte, error) {
+// RemovalPatch is the guarded JSON Patch that removes the condition of that type; nil when there is none.
+func RemovalPatch(target *unstructured.Unstructured, conditionType string) ([]byte, error) {
 	i, old := find(target, conditionType)
 	if old == nil {
 		return nil, nil
@@ -65,14 +68,14 @@ func encode(target *unstructured.Unstructured, operations ...operation) ([]byte,
 	return patch, nil
 }
 
-// Applied is what to apply to a target's status subresource, where conditions are a map by type, with a field manager that has
+// ApplyObject is what to apply to a target's status subresource, where conditions are a map by type, with a field manager that has
 // this one condition and nothing else. The API server refuses it where the target isn't any more as it was seen.
-func Applied(target *unstructured.Unstructured, c Condition, shape Shape) *unstructured.Unstructured {
+func ApplyObject(target *unstructured.Unstructured, c Condition, shape Shape) *unstructured.Unstructured {
 	metadata := map[string]any{"name": target.GetName(), "uid": string(target.GetUID()), "resourceVersion": target.GetResourceVersion()}
 	if namespace := target.GetNamespace(); namespace != "" {
 		metadata["namespace"] = namespace
 	}
-	entry := c.object(shape)
+	entry := c.asMap(shape)
 	if was := Find(target, c.Type); was != nil && len(was.Codes) > 0 && len(c.Codes) == 0 && shape == Gardener {
 		entry["codes"] = []any{} // another manager may have them, too, and left out they would stay
 	}
@@ -80,4 +83,41 @@ func Applied(target *unstructured.Unstructured, c Condition, shape Shape) *unstr
 		"apiVersion": target.GetAPIVersion(), "kind": target.GetKind(), "metadata": metadata,
 		"status": map[string]any{"conditions": []any{entry}},
 	}}
+}
+
+// OwnedConditions on a target names, with commas between, the condition types that HealthCheckRegistrations decide. It is
+// v1alpha1.AnnotationOwnedConditions, which programs that only check in Go need no API package for.
+const OwnedConditions = "autohealer.resourcestack.com/owned-conditions"
+
+// Owned are the condition types of a target that its record claims, sorted.
+func Owned(target metav1.Object) []string {
+	var types []string
+	for _, t := range strings.Split(target.GetAnnotations()[OwnedConditions], ",") {
+		if t = strings.TrimSpace(t); t != "" {
+			types = append(types, t)
+		}
+	}
+	slices.Sort(types)
+	return slices.Compact(types)
+}
+
+// Ours says whether a target's condition of that type is Autohealer's: its record claims it, and it is of the form that checks are
+// written in. The record alone proves nothing: whoever may annotate the target could claim what others wrote to its status.
+func Ours(target *unstructured.Unstructured, conditionType string) bool {
+	return Owns(target, conditionType) && Find(target, conditionType).WrittenByChecks()
+}
+
+// Owns says whether a target's record claims a condition type.
+func Owns(target *unstructured.Unstructured, conditionType string) bool {
+	return slices.Contains(Owned(target), conditionType)
+}
+
+// Claim is the record with a condition type added, or taken away.
+func Claim(target *unstructured.Unstructured, conditionType string, owned bool) string {
+	types := slices.DeleteFunc(Owned(target), func(t string) bool { return t == conditionType })
+	if owned {
+		types = append(types, conditionType)
+	}
+	slices.Sort(types)
+	return strings.Join(types, ",")
 }

@@ -132,7 +132,7 @@ func TestPatchesAreForOneObject(t *testing.T) {
 
 func TestRemoval(t *testing.T) {
 	seen := worker(t, "status: {conditions: ["+foreign+", {type: Mine, status: 'True'}]}")
-	patch, err := health.Removal(seen, "Mine")
+	patch, err := health.RemovalPatch(seen, "Mine")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,18 +143,18 @@ func TestRemoval(t *testing.T) {
 	if _, err := patched(t, worker(t, "status: {conditions: [{type: Mine, status: 'True'}, "+foreign+"]}"), patch); err == nil {
 		t.Error("another's was removed")
 	}
-	if none, err := health.Removal(seen, "Other"); none != nil || err != nil {
+	if none, err := health.RemovalPatch(seen, "Other"); none != nil || err != nil {
 		t.Errorf("%s, %v", none, err)
 	}
 }
 
 func TestApplied(t *testing.T) {
-	with := health.Applied(worker(t, "status: {conditions: ["+foreign+"], phase: x}"), mine, "Conditions")
+	with := health.ApplyObject(worker(t, "status: {conditions: ["+foreign+"], phase: x}"), mine, "Conditions")
 	if got, want := statusOf(t, with), `{"conditions":[{"lastTransitionTime":"2026-03-01T03:00:00Z","message":"m","observedGeneration":3,"reason":"HealthCheckUnsuccessful","status":"False","type":"Mine"}]}`; got != want {
 		t.Errorf("got %s", got)
 	}
 	healed := health.Condition{Type: "Mine", Status: "True", Reason: "HealthCheckSuccessful", Message: "m"}
-	coded := health.Applied(worker(t, "status: {conditions: [{type: Mine, codes: [ERR_A]}]}"), healed, "Gardener")
+	coded := health.ApplyObject(worker(t, "status: {conditions: [{type: Mine, codes: [ERR_A]}]}"), healed, "Gardener")
 	if got, want := statusOf(t, coded), `"codes":[]`; !strings.Contains(got, want) {
 		t.Errorf("codes that another manager has, too, stay: %s", got)
 	}

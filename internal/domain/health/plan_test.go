@@ -45,8 +45,8 @@ func TestThePlanLooksAgainAtTheFirstDeadline(t *testing.T) {
 	p := plan(t, "", map[string][]health.Result{
 		"X": {rolling("a", 9*time.Minute)}, "Y": {rolling("b", 5*time.Minute)}, "Z": {ok("c")},
 	}, nil)
-	if !p.LookAgain.Equal(start.Add(5 * time.Minute)) {
-		t.Errorf("looks again at %s", p.LookAgain)
+	if !p.RequeueAt.Equal(start.Add(5 * time.Minute)) {
+		t.Errorf("looks again at %s", p.RequeueAt)
 	}
 }
 
@@ -54,7 +54,7 @@ func TestTheBreakerHoldsWhatTurnsFalse(t *testing.T) {
 	asked := 0
 	var doubted []string
 	refuse := func(in *health.Input) {
-		in.MayFail = func(t string, inDoubt bool) bool {
+		in.AllowFalse = func(t string, inDoubt bool) bool {
 			if asked++; inDoubt {
 				doubted = append(doubted, t)
 			}
@@ -94,7 +94,7 @@ func TestWhatWasNeverTrueIsNotAskedFor(t *testing.T) {
 	const starts = "status: {conditions: [{type: X, status: Progressing, reason: HealthCheckProgressing, message: 'Not seen healthy yet. Progressing since 2026-03-01T02:00:00Z: (0/1) Health checks successful'}]}"
 	for _, status := range []string{"", starts} {
 		p := plan(t, status, map[string][]health.Result{"X": {bad("a")}}, func(in *health.Input) {
-			in.MayFail = func(string, bool) bool { t.Errorf("%q: the breaker is asked", status); return false }
+			in.AllowFalse = func(string, bool) bool { t.Errorf("%q: the breaker is asked", status); return false }
 		})
 		if len(p.Steps) != 1 || p.Steps[0].Condition.Status != health.False || p.Steps[0].Counted {
 			t.Errorf("%q: %+v", status, p.Steps)
@@ -115,17 +115,17 @@ func TestTypesToRemove(t *testing.T) {
 func TestWhatASchemaLacksIsNotWritten(t *testing.T) {
 	for name, tt := range map[string]struct {
 		shape health.Shape
-		lacks health.Lacks
+		lacks health.Unsupported
 		// known: the schema was read.
 		known bool
 		want  string
 	}{
-		"metav1.Condition without observedGeneration":  {"Conditions", health.Lacks{Codes: true, ObservedGeneration: true, LastUpdateTime: true}, true, ""},
-		"which only the API server knows":              {"Conditions", health.Lacks{ObservedGeneration: true}, false, "observedGeneration"},
-		"metav1.Condition":                             {"Conditions", health.Lacks{Codes: true, LastUpdateTime: true}, true, "observedGeneration"},
-		"Gardener's without codes":                     {"Gardener", health.Lacks{Codes: true}, true, "lastUpdateTime"},
-		"Gardener's written to conditions of metav1's": {"Gardener", health.Lacks{Codes: true, LastUpdateTime: true}, true, ""},
-		"Gardener's": {"Gardener", health.Lacks{}, true, "codes lastUpdateTime"},
+		"metav1.Condition without observedGeneration":  {"Conditions", health.Unsupported{Codes: true, ObservedGeneration: true, LastUpdateTime: true}, true, ""},
+		"which only the API server knows":              {"Conditions", health.Unsupported{ObservedGeneration: true}, false, "observedGeneration"},
+		"metav1.Condition":                             {"Conditions", health.Unsupported{Codes: true, LastUpdateTime: true}, true, "observedGeneration"},
+		"Gardener's without codes":                     {"Gardener", health.Unsupported{Codes: true}, true, "lastUpdateTime"},
+		"Gardener's written to conditions of metav1's": {"Gardener", health.Unsupported{Codes: true, LastUpdateTime: true}, true, ""},
+		"Gardener's": {"Gardener", health.Unsupported{}, true, "codes lastUpdateTime"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := object(t, "{apiVersion: example.org/v1, kind: Gadget, metadata: {name: g, uid: u, resourceVersion: '1', generation: 3}}")
@@ -133,12 +133,12 @@ func TestWhatASchemaLacksIsNotWritten(t *testing.T) {
 				"X": {{Check: "a", Status: "False", Detail: "quota", Codes: []string{"ERR_INFRA_QUOTA_EXCEEDED"}}},
 			}}
 			if tt.known {
-				in.Lacks = tt.lacks
+				in.Unsupported = tt.lacks
 			}
 			var writes []string
 			for i := range 3 {
 				for _, step := range health.PlanTarget(in, start.Add(time.Duration(i)*time.Minute)).Steps {
-					status := health.Applied(target, step.Condition, step.Shape).Object["status"].(map[string]any)
+					status := health.ApplyObject(target, step.Condition, step.Shape).Object["status"].(map[string]any)
 					entry := status["conditions"].([]any)[0].(map[string]any)
 					var more []string
 					for field, pruned := range map[string]bool{"codes": tt.lacks.Codes, "observedGeneration": tt.lacks.ObservedGeneration, "lastUpdateTime": tt.lacks.LastUpdateTime} {
@@ -176,7 +176,7 @@ func TestWhatWasFalseBeforeAnUnknownIsNotHeldBack(t *testing.T) {
 	doubted := "status: {conditions: [{type: X, status: Unknown, reason: HealthCheckInDoubt, message: 'not believed, because too many turn False at once: (0/1) Health checks successful: 1) a: m'}]}"
 	for status, want := range map[string]health.Status{unknown: "False", doubted: "Unknown", "": "False"} {
 		p := plan(t, status, map[string][]health.Result{"X": {{Check: "a", Status: "False", Detail: "m"}}}, func(in *health.Input) {
-			in.MayFail = func(string, bool) bool { return false }
+			in.AllowFalse = func(string, bool) bool { return false }
 		})
 		if got := p.Verdicts["X"].Status; got != want {
 			t.Errorf("%s turns %s", status, got)

@@ -31,14 +31,14 @@ type Result struct {
 	Detail string `json:"detail,omitempty"`
 	// Codes classify what is wrong, such as ERR_CONFIGURATION_PROBLEM.
 	Codes []string `json:"codes,omitempty"`
-	// Timeout is how long Progressing is believed. A Progressing result without one counts as False: nothing would ever end it.
+	// Timeout is how long Progressing is trusted. A Progressing result without one counts as False: nothing would ever end it.
 	Timeout time.Duration `json:"-"`
 	// Note is what people are to know although it is True.
 	Note string `json:"note,omitempty"`
 	// Faulty: the check itself is, an expression of it can't be evaluated.
 	Faulty bool `json:"-"`
-	// AtStart: what is new is like that, and nothing is wrong with it.
-	AtStart bool `json:"-"`
+	// OnlyAtStart: what is new is like that, and nothing is wrong with it.
+	OnlyAtStart bool `json:"-"`
 }
 
 // Error is the result of a check that could not be made.
@@ -55,14 +55,14 @@ func unknown(detail string) Result { return Result{Status: Unknown, Detail: deta
 
 // atStart: what is False is Progressing while the object is new.
 func (r Result) atStart() Result {
-	r.AtStart = true
+	r.OnlyAtStart = true
 	return r
 }
 
 func progressing(detail string) Result { return Result{Status: Progressing, Detail: detail} }
 
-// settled is the result with what follows from it alone: an open-ended Progressing is False, and so is a status that isn't any.
-func (r Result) settled() Result {
+// normalized is the result with what follows from it alone: an open-ended Progressing is False, and so is a status that isn't any.
+func (r Result) normalized() Result {
 	switch {
 	case r.Status == True, r.Status == False, r.Status == Unknown:
 	case r.Status == Progressing && r.Timeout > 0:
@@ -106,11 +106,11 @@ func NothingFound(on OnMissing, detail string, timeout time.Duration) Result {
 	return unhealthy(detail)
 }
 
-// standing is a condition of an object under check, whatever its Go type.
-type standing struct{ status, reason, message string }
+// conditionState is a condition of an object under check, whatever its Go type.
+type conditionState struct{ status, reason, message string }
 
-// wanted asks that a condition is True. Missing means not yet; Gardener's own may themselves be Progressing.
-func wanted(kind, conditionType string, s *standing) Result {
+// requireTrue asks that a condition is True. Missing means not yet; Gardener's own may themselves be Progressing.
+func requireTrue(kind, conditionType string, s *conditionState) Result {
 	switch {
 	case s == nil:
 		return progressing(fmt.Sprintf("%s has no condition %s yet", kind, conditionType))
@@ -133,7 +133,7 @@ func wanted(kind, conditionType string, s *standing) Result {
 	return unhealthy(detail)
 }
 
-// seen asks that the object's controller has seen its latest spec; before, its status tells of an older one.
+// seen asks that the object's controller has seen its latest spec; before, its status is about an older one.
 func seen(kind string, generation, observed int64) Result {
 	if observed >= generation {
 		return healthy()
@@ -154,7 +154,7 @@ func firstOf(results ...Result) Result {
 const (
 	// maxDetail bounds what one check may say in a condition, in bytes. Details have parts that others wrote.
 	maxDetail = 512
-	// maxDetails bounds how many checks a message tells of: twenty of them are 10 KiB, and metav1.Condition takes 32.
+	// maxDetails bounds how many checks a message reports: twenty of them are 10 KiB, and metav1.Condition takes 32.
 	maxDetails = 20
 )
 

@@ -12,8 +12,8 @@ type Layout struct {
 	Shape Shape
 	// Map: the list is a map by type, in which field managers own entries. Else it is atomic.
 	Map bool
-	// Lacks is what conditions can't have. NoProgressing: that is status Progressing.
-	Lacks         Lacks
+	// Unsupported is what conditions can't have. NoProgressing: that is status Progressing.
+	Unsupported   Unsupported
 	NoProgressing bool
 	// Problem says why no condition can be written; "" when it can.
 	Problem string
@@ -24,7 +24,7 @@ func LayoutOf(definition *unstructured.Unstructured, version string) Layout {
 	versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
 	i := slices.IndexFunc(versions, func(v any) bool {
 		entry, ok := v.(map[string]any)
-		return ok && text(entry, "name") == version
+		return ok && stringField(entry, "name") == version
 	})
 	if i < 0 {
 		return Layout{Problem: "the kind has no version " + version}
@@ -54,13 +54,13 @@ func layoutOfStatus(status map[string]any) Layout {
 		return Layout{Shape: Conditions}
 	case !ok:
 		return Layout{Problem: "the schema has no status.conditions, so what is written there would be pruned"}
-	case text(list, "type") != "array":
+	case stringField(list, "type") != "array":
 		return Layout{Problem: "status.conditions isn't a list"}
 	}
 	keys, _, _ := unstructured.NestedStringSlice(list, "x-kubernetes-list-map-keys")
 	items, _, _ := unstructured.NestedMap(list, "items")
 	layout := shapeOf(items)
-	layout.Map = text(list, "x-kubernetes-list-type") == "map"
+	layout.Map = stringField(list, "x-kubernetes-list-type") == "map"
 	if layout.Map && !slices.Equal(keys, []string{"type"}) {
 		return Layout{Problem: "status.conditions is a map, but not by type"}
 	}
@@ -68,7 +68,7 @@ func layoutOfStatus(status map[string]any) Layout {
 		return layout
 	}
 	fields, _, _ := unstructured.NestedMap(items, "properties")
-	layout.Lacks = lacksOf(fields)
+	layout.Unsupported = lacksOf(fields)
 	for _, field := range []string{"type", "status", "reason", "message", "lastTransitionTime"} {
 		if _, ok := fields[field]; !ok {
 			return Layout{Problem: "the schema of status.conditions has no " + field + ", which would be pruned"}
@@ -101,34 +101,34 @@ func keepsUnknown(schema map[string]any) bool {
 	return keeps
 }
 
-// Lacks is what the schema of a kind's conditions doesn't have of the fields that not all kinds have. An API server prunes these, so that
-// each look would find that they aren't there, and refuses to apply them.
-type Lacks struct {
+// Unsupported is what the schema of a kind's conditions doesn't have of the fields that not all kinds have. An API server prunes these, so that
+// each evaluation would find that they aren't there, and refuses to apply them.
+type Unsupported struct {
 	Codes              bool `json:"codes,omitempty"`
 	ObservedGeneration bool `json:"observedGeneration,omitempty"`
 	LastUpdateTime     bool `json:"lastUpdateTime,omitempty"`
 }
 
-func lacksOf(fields map[string]any) Lacks {
+func lacksOf(fields map[string]any) Unsupported {
 	lacks := func(field string) bool { _, has := fields[field]; return !has }
-	return Lacks{Codes: lacks("codes"), ObservedGeneration: lacks("observedGeneration"), LastUpdateTime: lacks("lastUpdateTime")}
+	return Unsupported{Codes: lacks("codes"), ObservedGeneration: lacks("observedGeneration"), LastUpdateTime: lacks("lastUpdateTime")}
 }
 
-func (l Lacks) leaveOut(v Verdict) Verdict {
+func (l Unsupported) leaveOut(v Verdict) Verdict {
 	if l.Codes {
 		v.Codes = nil
 	}
 	return v
 }
 
-func (l Lacks) undated(c Condition) Condition {
+func (l Unsupported) undated(c Condition) Condition {
 	if l.LastUpdateTime {
 		c.LastUpdate = time.Time{}
 	}
 	return c
 }
 
-func (l Lacks) generation(of *unstructured.Unstructured) int64 {
+func (l Unsupported) generation(of *unstructured.Unstructured) int64 {
 	if l.ObservedGeneration {
 		return 0
 	}

@@ -24,12 +24,12 @@ func TestLayouts(t *testing.T) {
 		spec string
 		want health.Layout
 	}{
-		"Gardener's":                            {version + gardener + "}}]}", health.Layout{Shape: "Gardener", Lacks: health.Lacks{ObservedGeneration: true}}},
-		"metav1.Condition":                      {version + meta + "}}]}", health.Layout{Shape: "Conditions", Map: true, Lacks: health.Lacks{Codes: true, LastUpdateTime: true}}},
-		"metav1.Condition in a list":            {version + atomic + "}}]}", health.Layout{Shape: "Conditions", Lacks: health.Lacks{Codes: true, ObservedGeneration: true, LastUpdateTime: true}}},
-		"Gardener's, without codes":             {version + codeless + "}}]}", health.Layout{Shape: "Gardener", Lacks: health.Lacks{Codes: true, ObservedGeneration: true}}},
-		"metav1.Condition, as it is validated":  {version + limited + "}}]}", health.Layout{Shape: "Conditions", Lacks: health.Lacks{Codes: true, ObservedGeneration: true, LastUpdateTime: true}, NoProgressing: true}},
-		"a time of updates, and no Progressing": {version + three + "}}}}}}}}]}", health.Layout{Shape: "Conditions", Lacks: health.Lacks{Codes: true, ObservedGeneration: true}, NoProgressing: true}},
+		"Gardener's":                            {version + gardener + "}}]}", health.Layout{Shape: "Gardener", Unsupported: health.Unsupported{ObservedGeneration: true}}},
+		"metav1.Condition":                      {version + meta + "}}]}", health.Layout{Shape: "Conditions", Map: true, Unsupported: health.Unsupported{Codes: true, LastUpdateTime: true}}},
+		"metav1.Condition in a list":            {version + atomic + "}}]}", health.Layout{Shape: "Conditions", Unsupported: health.Unsupported{Codes: true, ObservedGeneration: true, LastUpdateTime: true}}},
+		"Gardener's, without codes":             {version + codeless + "}}]}", health.Layout{Shape: "Gardener", Unsupported: health.Unsupported{Codes: true, ObservedGeneration: true}}},
+		"metav1.Condition, as it is validated":  {version + limited + "}}]}", health.Layout{Shape: "Conditions", Unsupported: health.Unsupported{Codes: true, ObservedGeneration: true, LastUpdateTime: true}, NoProgressing: true}},
+		"a time of updates, and no Progressing": {version + three + "}}}}}}}}]}", health.Layout{Shape: "Conditions", Unsupported: health.Unsupported{Codes: true, ObservedGeneration: true}, NoProgressing: true}},
 		"no Progressing, and a time of updates is required": {version + three + ", required: [lastUpdateTime]}}}}}}}}]}", health.Layout{
 			Problem: "the schema of status.conditions requires lastUpdateTime, as Gardener's, but allows no status Progressing",
 		}},

@@ -18,9 +18,9 @@ import (
 // and ReplicaFailure isn't True. Not available in the middle of a rollout is Progressing. One that is paused is healthy while as many
 // replicas as it wants are available, too; nobody rolls it out, and no deadline says that this failed.
 func Deployment(d *appsv1.Deployment) Result {
-	conditions := map[appsv1.DeploymentConditionType]*standing{}
+	conditions := map[appsv1.DeploymentConditionType]*conditionState{}
 	for _, c := range d.Status.Conditions {
-		conditions[c.Type] = &standing{string(c.Status), c.Reason, c.Message}
+		conditions[c.Type] = &conditionState{string(c.Status), c.Reason, c.Message}
 	}
 	if r := seen("Deployment", d.Generation, d.Status.ObservedGeneration); r.Status != True {
 		return r
@@ -33,9 +33,9 @@ func Deployment(d *appsv1.Deployment) Result {
 	}
 	// Unknown says that it was paused or resumed.
 	if rollout := conditions[appsv1.DeploymentProgressing]; rollout != nil && rollout.status == string(False) {
-		return wanted("Deployment", string(appsv1.DeploymentProgressing), rollout)
+		return requireTrue("Deployment", string(appsv1.DeploymentProgressing), rollout)
 	}
-	available := wanted("Deployment", string(appsv1.DeploymentAvailable), conditions[appsv1.DeploymentAvailable])
+	available := requireTrue("Deployment", string(appsv1.DeploymentAvailable), conditions[appsv1.DeploymentAvailable])
 	if available.Status == False && rollsOut(d, conditions[appsv1.DeploymentProgressing]) {
 		available.Status = Progressing
 	}
@@ -46,7 +46,7 @@ func Deployment(d *appsv1.Deployment) Result {
 }
 
 // rollsOut says whether a rollout goes on. The controller tells, but of one that is or was paused its pods do.
-func rollsOut(d *appsv1.Deployment, rollout *standing) bool {
+func rollsOut(d *appsv1.Deployment, rollout *conditionState) bool {
 	switch {
 	case rollout == nil:
 		return false
@@ -158,7 +158,7 @@ func Pod(p *corev1.Pod) Result {
 	ready := progressing("Pod has no condition Ready yet")
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady {
-			ready = wanted("Pod", string(c.Type), &standing{string(c.Status), c.Reason, c.Message})
+			ready = requireTrue("Pod", string(c.Type), &conditionState{string(c.Status), c.Reason, c.Message})
 		}
 	}
 	if ready.Status == True {

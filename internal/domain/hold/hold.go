@@ -9,9 +9,9 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
 
-// Longest is how far ahead a hold may reach. One that reaches further still holds, and is told of as a mistake: a typo in
-// the year would take an object out of healing for good, and nobody would notice.
-const Longest = 7 * 24 * time.Hour
+// MaxDuration is how far ahead a hold may reach. One that reaches further is still in force, and is reported as a mistake: a typo in
+// the year would exclude an object from healing for good, unnoticed.
+const MaxDuration = 7 * 24 * time.Hour
 
 // Hold is what an object's annotation says. nil is an object without one.
 type Hold struct {
@@ -42,9 +42,9 @@ func (h *Hold) Same(other *Hold) bool {
 	return h.Text == other.Text
 }
 
-// Holds says whether nothing may be done to the object now. Server is the API server's clock, zero while it isn't known: a
+// Active says whether nothing may be done to the object now. Server is the API server's clock, zero while it isn't known: a
 // hold is over when neither clock says that it goes on. One that can't be read is never over.
-func (h *Hold) Holds(now, server time.Time) bool {
+func (h *Hold) Active(now, server time.Time) bool {
 	switch {
 	case h == nil:
 		return false
@@ -54,10 +54,10 @@ func (h *Hold) Holds(now, server time.Time) bool {
 	return now.Before(h.Until) || !server.IsZero() && server.Before(h.Until)
 }
 
-// LookAgain is when, by our own clock, time alone ends the hold; zero when it won't, or did.
-func (h *Hold) LookAgain(now, server time.Time) time.Time {
+// RequeueAt is when, by our own clock, time alone ends the hold; zero when it won't, or did.
+func (h *Hold) RequeueAt(now, server time.Time) time.Time {
 	switch {
-	case h == nil || h.Until.IsZero() || !h.Holds(now, server):
+	case h == nil || h.Until.IsZero() || !h.Active(now, server):
 		return time.Time{}
 	case server.IsZero():
 		return h.Until
@@ -72,14 +72,14 @@ func (h *Hold) Fault(now time.Time) string {
 		return ""
 	case h.Until.IsZero():
 		return fmt.Sprintf("%.40q is no time such as 2026-11-21T03:00:00Z; correct or remove it", h.Text)
-	case h.Until.Sub(now) > Longest:
-		return fmt.Sprintf("that is more than %d days ahead; correct it if it is a mistake", int(Longest/(24*time.Hour)))
+	case h.Until.Sub(now) > MaxDuration:
+		return fmt.Sprintf("that is more than %d days ahead; correct it if it is a mistake", int(MaxDuration/(24*time.Hour)))
 	}
 	return ""
 }
 
-// Says tells of a hold, in words that stay the same while it does.
-func (h *Hold) Says(now time.Time) string {
+// Message describes a hold; it stays the same while the hold does.
+func (h *Hold) Message(now time.Time) string {
 	if h == nil {
 		return ""
 	}

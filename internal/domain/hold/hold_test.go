@@ -37,13 +37,13 @@ func TestAHoldEndsWithItsTimeAndOneThatCantBeReadDoesnt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := hold.Of(c.annotations)
-			if got := h.Holds(now, c.server); got != c.holds {
+			if got := h.Active(now, c.server); got != c.holds {
 				t.Errorf("holds: %t", got)
 			}
-			if got := h.LookAgain(now, c.server); !got.Equal(c.again) {
+			if got := h.RequeueAt(now, c.server); !got.Equal(c.again) {
 				t.Errorf("looks again at %s, want %s", got, c.again)
 			}
-			if got := h.Says(now); got != c.says {
+			if got := h.Message(now); got != c.says {
 				t.Errorf("says %s\nwant %s", got, c.says)
 			}
 		})

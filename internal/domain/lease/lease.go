@@ -1,23 +1,41 @@
-// Package lease is how the manager's replicas agree on who acts, and how others tell.
+// Package lease is how the manager's replicas agree on the leader, and how others recognize it.
 package lease
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 const (
 	// Name names the Lease, and the Deployment whose replicas renew it.
 	Name = "autohealer-manager"
-	// LabelVersion on the Lease says of which version the manager is that wrote it last.
-	LabelVersion = "app.kubernetes.io/version"
 	// Duration is after how long without renewal a standby takes over; RenewDeadline is after how long a leader that
 	// can't renew stops acting. What lies between is for the writes that were sent before.
 	Duration      = 15 * time.Second
 	RenewDeadline = 10 * time.Second
 )
+
+// labelVersion on the Lease says of which version the manager is that wrote it last.
+const labelVersion = "app.kubernetes.io/version"
+
+// Labels are what a manager writes on its Lease. By the first two the plugin finds the namespace where one was, when nothing else is left.
+// The version is nothing where no label can have it, which must keep nobody from leading. Leader election writes labels and no annotations. A label has no +, and a version no _, which stands for it.
+func Labels(version string) map[string]string {
+	label := strings.ReplaceAll(version, "+", "_")
+	if len(validation.IsValidLabelValue(label)) > 0 {
+		label = ""
+	}
+	return map[string]string{"app.kubernetes.io/name": "autohealer", "app.kubernetes.io/component": "manager", labelVersion: label}
+}
+
+// Version of the manager that wrote a Lease last; "" where it doesn't say.
+func Version(l *coordinationv1.Lease) string {
+	return strings.ReplaceAll(l.Labels[labelVersion], "_", "+")
+}
 
 // Doubt is why a Lease doesn't show that a manager leads.
 type Doubt int

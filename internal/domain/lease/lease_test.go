@@ -39,3 +39,21 @@ func TestNoMoreOfALeaseIsBelievedThanAManagerWrites(t *testing.T) {
 		})
 	}
 }
+
+// TestAnyVersionCanLead: what no label can hold isn't told, and the API server takes the Lease all the same.
+func TestAnyVersionCanLead(t *testing.T) {
+	for built, want := range map[string]struct{ label, told string }{
+		"v0.1.2":                  {"v0.1.2", "v0.1.2"},
+		"v0.1.2-3-g851ffbd-dirty": {"v0.1.2-3-g851ffbd-dirty", "v0.1.2-3-g851ffbd-dirty"},
+		"v0.0.0-20261127113514-851ffbd12345+dirty": {"v0.0.0-20261127113514-851ffbd12345_dirty", "v0.0.0-20261127113514-851ffbd12345+dirty"},
+		"our build of 1/2":                         {}, strings.Repeat("1", 64): {}, "": {},
+	} {
+		labels := Labels(built)
+		if label, written := labels["app.kubernetes.io/version"]; label != want.label || !written {
+			t.Errorf("%q: got %q, want %q", built, labels, want.label)
+		}
+		if told := Version(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Labels: labels}}); told != want.told {
+			t.Errorf("%q: told %q, want %q", built, told, want.told)
+		}
+	}
+}

@@ -12,7 +12,7 @@ type State int
 const (
 	// NotJudged: what the rules say of it as it is now isn't known.
 	NotJudged State = iota
-	// Unreadable: its spec can't be read, so nobody can tell what still holds.
+	// Unreadable: its spec can't be read, so it is unknown what still holds.
 	Unreadable
 	// Unrecorded: what it does could not be undone yet, as while it has no finalizer.
 	Unrecorded
@@ -20,7 +20,7 @@ const (
 	Frozen
 	// Deleted: it goes once all that it did is undone.
 	Deleted
-	// Observing: it tells what it would do.
+	// Observing: it reports what it would do.
 	Observing
 	// Refused by a rule.
 	Refused

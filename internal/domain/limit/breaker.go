@@ -9,11 +9,11 @@ type Opening struct {
 	OpenedAt time.Time
 	// Turned of Targets did so together. Zero when another process opened it.
 	Turned, Targets int
-	// Reset: someone looked, and what is held back may be believed. Whoever counts closes it when the wave is over.
+	// Reset: a person allowed what was blocked. The leader closes the breaker once fewer targets match.
 	Reset bool
 }
 
-// Breaker holds new acts back once more targets turned together than can be believed: the cause is then more likely a reporter, the
+// Breaker blocks new acts once more targets turned together than is plausible: the cause is then more likely a reporter, the
 // network or us. It only forbids, and only a person lets go, or the kind itself, once it knows better:
 //
 //	closed ── Open ──► open ── ResetBy ──► reset ── Close, as soon as the kind says that the wave is over ──► closed
@@ -26,8 +26,8 @@ type Breaker struct {
 	reset string
 }
 
-// Holds says whether new acts are held back.
-func (b *Breaker) Holds() bool { return b.opening != nil && !b.opening.Reset }
+// Blocks says whether new acts are blocked.
+func (b *Breaker) Blocks() bool { return b.opening != nil && !b.opening.Reset }
 
 // Opening gives the one that isn't closed; ok is false when there is none.
 func (b *Breaker) Opening() (o Opening, ok bool) {
@@ -40,8 +40,8 @@ func (b *Breaker) Opening() (o Opening, ok bool) {
 // Open opens it. One that was reset is another opening from now on.
 func (b *Breaker) Open(o Opening) { b.opening = &o }
 
-// Restore takes over an opening of another process, as a status tells, where this one knows of none. One that was reset here stays
-// closed, and so does an earlier one: what tells of it is old. IDs are in the order of time.
+// Restore takes over another process's opening from a status, where this process has none. One that was reset here stays
+// closed, and so does an earlier one: that status is outdated. IDs are in the order of time.
 func (b *Breaker) Restore(o Opening) {
 	if b.opening == nil && o.ID > b.reset {
 		b.opening = &o
@@ -55,9 +55,9 @@ func (b *Breaker) Follow(stored *Opening) (changed bool) {
 	return was != is && (was == nil || is == nil || was.ID != is.ID || was.Reset != is.Reset)
 }
 
-// ResetBy lets go what the opening of this ID holds back.
+// ResetBy allows what the opening of this ID blocks.
 func (b *Breaker) ResetBy(id string) (reset bool) {
-	if !b.Holds() || b.opening.ID != id {
+	if !b.Blocks() || b.opening.ID != id {
 		return false
 	}
 	was := *b.opening

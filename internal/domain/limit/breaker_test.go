@@ -32,8 +32,8 @@ func TestABreakerIsClosedByWhoeverLookedAndNobodyElse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var b limit.Breaker
 			c.do(&b)
-			if o, open := b.Opening(); b.Holds() != c.holds || open != c.open || o.ID != c.id {
-				t.Errorf("holds %t, open %t, %q; want %t, %t, %q", b.Holds(), open, o.ID, c.holds, c.open, c.id)
+			if o, open := b.Opening(); b.Blocks() != c.holds || open != c.open || o.ID != c.id {
+				t.Errorf("holds %t, open %t, %q; want %t, %t, %q", b.Blocks(), open, o.ID, c.holds, c.open, c.id)
 			}
 		})
 	}

@@ -98,7 +98,7 @@ func TestWhenABreakerOpens(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := limit.Builtin().Breaks(tt.matching, tt.total); got != tt.want {
+			if got := limit.Builtin().OpensBreaker(tt.matching, tt.total); got != tt.want {
 				t.Errorf("%d of %d opens: %t, want %t", tt.matching, tt.total, got, tt.want)
 			}
 		})

@@ -39,6 +39,11 @@ func NewCluster(a *Assignment) (*clusterv3.Cluster, error) {
 		c.CommonLbConfig = &clusterv3.Cluster_CommonLbConfig{
 			HealthyPanicThreshold: &typev3.Percent{Value: float64(a.Policy.Settings.PanicThreshold)},
 		}
+		if !a.Policy.Settings.Observe {
+			// Else a host that is ejected within a second of another one gets requests until that second is over.
+			c.CommonLbConfig.UpdateMergeWindow = durationpb.New(0)
+			c.ConnectTimeout = duration(a.Policy.Settings.ConnectTimeout)
+		}
 	}
 	if a.HTTP2 {
 		if err := speakHTTP2(c); err != nil {

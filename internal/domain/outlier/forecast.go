@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -34,6 +35,8 @@ type Forecast struct {
 	MissingTargets, EmptyTargets, ExternalTargets, OverTLSTargets, Conflicts []string
 	// Ejected is how many hosts some Envoy has ejected now for the stored policy of this name.
 	Ejected int
+	// EjectionsUnknown says that Envoys are asked whom they have ejected for the stored policy, and that nobody can tell.
+	EjectionsUnknown bool
 
 	// Items tell people the same of each cluster.
 	Items Items
@@ -76,6 +79,7 @@ func ForecastOf(op *v1alpha1.OutlierPolicy, w World, ownNamespace string) Foreca
 	for _, other := range w.Policies {
 		if other.Namespace == p.Namespace && other.Name == p.Name {
 			p.Created, p.UID, f.Ejected = other.CreationTimestamp.Time, other.UID, int(or(other.Status.Ejected, 0))
+			f.EjectionsUnknown = meta.IsStatusConditionTrue(other.Status.Conditions, v1alpha1.ConditionEjectionsUnknown)
 			continue
 		}
 		if o, err := NewPolicy(other); err == nil && other.DeletionTimestamp == nil {

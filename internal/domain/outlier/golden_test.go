@@ -254,6 +254,10 @@ func TestTheSeedsExamplesGiveTheSeedsOutputs(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := translate(t, readWorld(t, "testdata/"+name+".in.yaml"))[0].cluster
+			if got.GetCommonLbConfig().GetUpdateMergeWindow().AsDuration() != 0 || got.GetCommonLbConfig().GetUpdateMergeWindow() == nil {
+				t.Error("the one field that the seed's examples don't have, docs/adr/0075, is", got.GetCommonLbConfig().GetUpdateMergeWindow())
+			}
+			got.CommonLbConfig.UpdateMergeWindow = nil
 			compare(t, want.Cluster, &clusterv3.Cluster{CommonLbConfig: got.CommonLbConfig, OutlierDetection: got.OutlierDetection}, &clusterv3.Cluster{})
 		})
 	}

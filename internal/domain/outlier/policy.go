@@ -79,6 +79,7 @@ type Settings struct {
 	EjectionPercent             *uint32
 	AlwaysEjectOneHost          bool
 	PanicThreshold              uint32
+	ConnectTimeout              *time.Duration
 	Observe                     bool
 }
 
@@ -89,7 +90,7 @@ func newSettings(spec *v1alpha1.OutlierPolicySpec) (s Settings, err error) {
 	}
 	d := spec.OutlierDetection
 	if d == nil {
-		return s, nil
+		d = &v1alpha1.OutlierDetection{}
 	}
 	s.ServerErrors, s.LocalOriginFailures, s.EjectionPercent = unsigned(d.ConsecutiveServerErrors), unsigned(d.ConsecutiveLocalOriginFailure), unsigned(d.MaxEjectionPercent)
 	s.Split = d.SplitExternalLocalOriginErrors != nil && *d.SplitExternalLocalOriginErrors
@@ -99,15 +100,16 @@ func newSettings(spec *v1alpha1.OutlierPolicySpec) (s Settings, err error) {
 		text v1alpha1.EjectionTime
 		into **time.Duration
 	}{
-		{"interval", d.Interval, &s.Interval}, {"baseEjectionTime", d.BaseEjectionTime, &s.Base},
-		{"maxEjectionTime", d.MaxEjectionTime, &s.Max}, {"maxEjectionTimeJitter", d.MaxEjectionTimeJitter, &s.Jitter},
+		{"outlierDetection.interval", d.Interval, &s.Interval}, {"outlierDetection.baseEjectionTime", d.BaseEjectionTime, &s.Base},
+		{"outlierDetection.maxEjectionTime", d.MaxEjectionTime, &s.Max}, {"outlierDetection.maxEjectionTimeJitter", d.MaxEjectionTimeJitter, &s.Jitter},
+		{"connectTimeout", spec.ConnectTimeout, &s.ConnectTimeout},
 	} {
 		if field.text == "" {
 			continue
 		}
 		read, err := time.ParseDuration(string(field.text))
 		if err != nil {
-			return s, fmt.Errorf("outlierDetection.%s: %w", field.name, err)
+			return s, fmt.Errorf("%s: %w", field.name, err)
 		}
 		*field.into = &read
 	}

@@ -8,50 +8,50 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
-// togetherWithin is how close targets break for one cause to be likely.
-const togetherWithin = 2 * time.Minute
+// correlationWindow is how close targets break for one cause to be likely.
+const correlationWindow = 2 * time.Minute
 
-// breakerID is the form of an ID: when it opened.
-const breakerID = "20060102t150405z"
+// breakerIDLayout is the form of an ID: when it opened.
+const breakerIDLayout = "20060102t150405z"
 
 // BreakerOpenedAt reads from its ID when a breaker opened; zero when that tells nothing.
 func BreakerOpenedAt(id string) time.Time {
-	at, err := time.Parse(breakerID, id)
+	at, err := time.Parse(breakerIDLayout, id)
 	if err != nil {
 		return time.Time{}
 	}
 	return at
 }
 
-// together says whether one cause may have broken both, for all that their runs saw. The times at which they turned
+// correlated says whether one cause may have broken both, for all that their runs saw. The times at which they turned
 // unhealthy don't tell: who is probed more seldom turns later.
-func together(a, b *member) bool {
-	good, failed := a.good, a.failed
-	if b.good.After(good) {
-		good = b.good
+func correlated(a, b *member) bool {
+	good, failed := a.lastHealthy, a.firstFailed
+	if b.lastHealthy.After(good) {
+		good = b.lastHealthy
 	}
-	if b.failed.Before(failed) {
-		failed = b.failed
+	if b.firstFailed.Before(failed) {
+		failed = b.firstFailed
 	}
-	return good.Sub(failed) <= togetherWithin
+	return good.Sub(failed) <= correlationWindow
 }
 
-// suspect opens the breaker when too many that are unhealthy, and that nobody vouches for, broke together with one that just turned.
-func (f *Fleet) suspect(turned *member, now time.Time) (opened bool) {
-	if f.breaker.Holds() || !turned.acting() || turned.vouched {
+// openIfCorrelated opens the breaker when too many that are unhealthy, and that nobody vouches for, broke together with one that just turned.
+func (f *Fleet) openIfCorrelated(turned *member, now time.Time) (opened bool) {
+	if f.breaker.Blocks() || !turned.counts() || turned.vouched {
 		return false
 	}
 	broke := sets.New[string]()
 	for _, m := range f.unhealthy {
-		if m.acting() && !m.vouched && together(turned, m) {
+		if m.counts() && !m.vouched && correlated(turned, m) {
 			broke.Insert(m.namespace)
 		}
 	}
 	if !f.limits.Suspects(broke.Len(), len(f.votes)) {
 		return false
 	}
-	f.breaker.Open(limit.Opening{ID: now.UTC().Format(breakerID), OpenedAt: now, Turned: broke.Len(), Targets: len(f.votes)})
-	f.own, f.recovered = true, time.Time{}
+	f.breaker.Open(limit.Opening{ID: now.UTC().Format(breakerIDLayout), OpenedAt: now, Turned: broke.Len(), Targets: len(f.votes)})
+	f.openedHere, f.recoveredSince = true, time.Time{}
 	return true
 }
 
@@ -61,15 +61,15 @@ func (f *Fleet) closeOnceRecovered(now time.Time) (closed bool) {
 	open, ok := f.breaker.Opening()
 	switch {
 	case !ok, f.limits.Suspects(2*len(f.unrecovered), len(f.votes)), f.Complete != nil && !f.Complete():
-		f.recovered = time.Time{}
+		f.recoveredSince = time.Time{}
 		return false
-	case f.recovered.IsZero():
-		f.recovered = now
+	case f.recoveredSince.IsZero():
+		f.recoveredSince = now
 	}
-	if now.Sub(f.recovered) < f.Timings.Settle() {
+	if now.Sub(f.recoveredSince) < f.Timings.Settle() {
 		return false
 	}
-	f.recovered = time.Time{}
+	f.recoveredSince = time.Time{}
 	return f.breaker.ResetBy(open.ID) && f.breaker.Close()
 }
 
@@ -86,7 +86,7 @@ func (f *Fleet) Breaker() (o limit.Opening, ok bool) {
 func (f *Fleet) FollowBreaker(named *limit.Opening) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.own && f.breaker.Holds() {
+	if f.openedHere && f.breaker.Blocks() {
 		return
 	}
 	if o, open := f.breaker.Opening(); open && (named == nil || named.ID != o.ID) {
@@ -95,10 +95,10 @@ func (f *Fleet) FollowBreaker(named *limit.Opening) {
 	if named != nil {
 		f.breaker.Restore(*named)
 	}
-	f.own = false
+	f.openedHere = false
 }
 
-// Reset closes the breaker of this ID: someone looked, and the targets that turned unhealthy are to be believed.
+// Reset closes the breaker of this ID: someone looked, and the targets that turned unhealthy are to be trusted.
 func (f *Fleet) Reset(id string) (closed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

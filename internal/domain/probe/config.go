@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/docs"
 	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
@@ -47,10 +49,10 @@ type Config struct {
 	// Namespaces selects the targets; nil: the config's own namespace is the only one.
 	Namespaces labels.Selector
 	// Leases is nil when leases aren't looked at.
-	Leases  *LeaseTerms
+	Leases  *LeaseSettings
 	Observe bool
-	// Meltdown: what is scaled down has Gardener's annotation, too.
-	Meltdown bool
+	// MeltdownProtection: what is scaled down has Gardener's annotation, too.
+	MeltdownProtection bool
 	// Account is the ServiceAccount whose rights are asked for outside Autohealer's own namespace.
 	Account string
 }
@@ -58,15 +60,15 @@ type Config struct {
 // Thresholds are how many results in a row make a probe healthy or unhealthy; both at least 1.
 type Thresholds struct {
 	Success, Failure int
-	// Pause is how long it may be between two runs as the config has it. So far apart they are in a row all the same.
-	Pause time.Duration
+	// RunPeriod is how long it may be between two runs as the config has it. So far apart they are in a row all the same.
+	RunPeriod time.Duration
 }
 
 // Dependent is an object that is scaled, with its place in the order.
 type Dependent struct {
-	Ref      Ref
-	Optional bool
-	Up, Down Place
+	Ref                Ref
+	Optional           bool
+	ScaleUp, ScaleDown ScaleParameters
 }
 
 // Ref names an object of a target's namespace.
@@ -84,8 +86,8 @@ func (r Ref) GroupVersionKind() schema.GroupVersionKind {
 	return schema.FromAPIVersionAndKind(r.APIVersion, r.Kind)
 }
 
-// Place is when an object is scaled: its level, the delay from the level's start, and how long it may then take.
-type Place struct {
+// ScaleParameters is when an object is scaled: its level, the delay from the level's start, and how long it may then take.
+type ScaleParameters struct {
 	Level          int
 	Delay, Timeout time.Duration
 }
@@ -99,21 +101,21 @@ func NewConfig(pc *v1alpha1.ProbeConfig, ownNamespace string) (*Config, error) {
 		InternalSecret: spec.InternalKubeConfigSecretName, ExternalSecret: spec.ExternalKubeConfigSecretName,
 		Thresholds: Thresholds{Success: int(or(spec.SuccessThreshold, defaultSuccessThreshold)), Failure: int(or(spec.FailureThreshold, defaultFailureThreshold))},
 		Jitter:     or(spec.BackoffJitterFactor, defaultJitter), Observe: spec.Mode == v1alpha1.Observe, Account: AccountOf(pc),
-		Meltdown: or(spec.AnnotateMeltdownProtection, false),
+		MeltdownProtection: or(spec.AnnotateMeltdownProtection, false),
 	}
-	r.needs(c.Thresholds.Success >= 1 && c.Thresholds.Failure >= 1, "spec.successThreshold and spec.failureThreshold: must be at least 1")
-	r.needs(c.Jitter >= 0 && c.Jitter <= 1, "spec.backoffJitterFactor: %v is not from 0 to 1", c.Jitter)
+	r.require(c.Thresholds.Success >= 1 && c.Thresholds.Failure >= 1, "spec.successThreshold and spec.failureThreshold: must be at least 1")
+	r.require(c.Jitter >= 0 && c.Jitter <= 1, "spec.backoffJitterFactor: %v is not from 0 to 1", c.Jitter)
 	c.Interval = r.duration("spec.probeInterval", spec.ProbeInterval, defaultInterval, time.Millisecond)
 	c.InitialDelay = r.duration("spec.initialDelay", spec.InitialDelay, defaultInitialDelay, 0)
 	c.Backoff = r.duration("spec.internalProbeFailureBackoffDuration", spec.InternalProbeFailureBackoffDuration, defaultBackoff, 0)
 	c.Timeout = r.duration("spec.probeTimeout", spec.ProbeTimeout, min(defaultTimeout, c.Interval/2), time.Millisecond)
-	c.Thresholds.Pause = c.Interval + time.Duration(c.Jitter*float64(c.Interval)) + 2*c.Timeout
+	c.Thresholds.RunPeriod = c.Interval + time.Duration(c.Jitter*float64(c.Interval)) + 2*c.Timeout
 	c.Dependents = r.dependents(spec.DependentResourceInfos)
 	c.Leases = r.leases(spec.NodeLeases)
 	if spec.NamespaceSelector != nil {
-		r.needs(c.Namespace == ownNamespace, "spec.namespaceSelector: only in Autohealer's own namespace %q, since other namespaces' configs act for their own objects", ownNamespace)
+		r.require(c.Namespace == ownNamespace, "spec.namespaceSelector: only in Autohealer's own namespace %q, since other namespaces' configs act for their own objects", ownNamespace)
 		selector, err := spec.NamespaceSelector.AsSelector()
-		r.needs(err == nil, "spec.namespaceSelector: %w", err)
+		r.require(err == nil, "spec.namespaceSelector: %w", err)
 		c.Namespaces = selector
 	}
 	if r.err != nil {
@@ -125,7 +127,7 @@ func NewConfig(pc *v1alpha1.ProbeConfig, ownNamespace string) (*Config, error) {
 // reader reads the fields of a spec. It keeps what it says of the first that can't be read.
 type reader struct{ err error }
 
-func (r *reader) needs(holds bool, format string, args ...any) {
+func (r *reader) require(holds bool, format string, args ...any) {
 	if !holds && r.err == nil {
 		r.err = fmt.Errorf(format, args...)
 	}
@@ -133,7 +135,7 @@ func (r *reader) needs(holds bool, format string, args ...any) {
 
 func (r *reader) duration(at string, text v1alpha1.Duration, fallback, least time.Duration) time.Duration {
 	d, err := text.Or(fallback)
-	r.needs(err == nil && d >= least, "%s: %q is no duration of at least %s", at, text, least)
+	r.require(err == nil && d >= least, "%s: %q is no duration of at least %s", at, text, least)
 	return d
 }
 
@@ -142,35 +144,35 @@ func (r *reader) dependents(infos []v1alpha1.DependentResourceInfo) (all []Depen
 		at := fmt.Sprintf("spec.dependentResourceInfos[%d]", i)
 		ref := Ref(d.Ref)
 		_, err := schema.ParseGroupVersion(ref.APIVersion)
-		r.needs(err == nil && ref.APIVersion != "" && ref.Kind != "" && ref.Name != "", "%s.ref: needs apiVersion, kind and name of an object", at)
-		r.needs(d.ScaleUp != nil && d.ScaleDown != nil, "%s: scaleUp and scaleDown are both needed", at)
-		all = append(all, Dependent{Ref: ref, Optional: or(d.Optional, false), Up: r.place(at+".scaleUp", d.ScaleUp), Down: r.place(at+".scaleDown", d.ScaleDown)})
+		r.require(err == nil && ref.APIVersion != "" && ref.Kind != "" && ref.Name != "", "%s.ref: needs apiVersion, kind and name of an object", at)
+		r.require(d.ScaleUp != nil && d.ScaleDown != nil, "%s: scaleUp and scaleDown are both needed", at)
+		all = append(all, Dependent{Ref: ref, Optional: or(d.Optional, false), ScaleUp: r.scaleParameters(at+".scaleUp", d.ScaleUp), ScaleDown: r.scaleParameters(at+".scaleDown", d.ScaleDown)})
 	}
-	r.needs(len(all) > 0, "spec.dependentResourceInfos: at least one is needed")
+	r.require(len(all) > 0, "spec.dependentResourceInfos: at least one is needed")
 	return all
 }
 
-func (r *reader) place(at string, info *v1alpha1.ScaleInfo) Place {
+func (r *reader) scaleParameters(at string, info *v1alpha1.ScaleInfo) ScaleParameters {
 	if info == nil {
-		return Place{}
+		return ScaleParameters{}
 	}
-	return Place{
+	return ScaleParameters{
 		Level: int(info.Level), Delay: r.duration(at+".initialDelay", info.InitialDelay, 0, 0),
 		Timeout: r.duration(at+".timeout", info.Timeout, defaultScaleTimeout, time.Millisecond),
 	}
 }
 
-func (r *reader) leases(spec *v1alpha1.NodeLeases) *LeaseTerms {
+func (r *reader) leases(spec *v1alpha1.NodeLeases) *LeaseSettings {
 	if spec == nil {
 		return nil
 	}
 	grace := r.duration("spec.nodeLeases.monitorGraceDuration", spec.MonitorGraceDuration, defaultGrace, time.Millisecond)
-	t := &LeaseTerms{
+	t := &LeaseSettings{
 		FailureFraction: or(spec.FailureFraction, defaultFailureFraction), Grace: grace, MinCandidates: int(or(spec.MinCandidates, defaultMinCandidates)),
-		// Less than twice the grace, and most of the time would be over before leases are expired and believed.
+		// Less than twice the grace, and most of the time would be over before leases are expired and trusted.
 		MaxProtection: r.duration("spec.nodeLeases.maxProtectionDuration", spec.MaxProtectionDuration, max(defaultMaxProtection, 2*grace), 2*grace),
 	}
-	r.needs(t.FailureFraction > 0 && t.FailureFraction <= 1, "spec.nodeLeases.failureFraction: %v is not more than 0 and at most 1", t.FailureFraction)
+	r.require(t.FailureFraction > 0 && t.FailureFraction <= 1, "spec.nodeLeases.failureFraction: %v is not more than 0 and at most 1", t.FailureFraction)
 	return t
 }
 
@@ -193,4 +195,35 @@ func or[T any](value *T, fallback T) T {
 		return fallback
 	}
 	return *value
+}
+
+// HintTargetRole tells whoever Autohealer isn't let read or scale things for what to do.
+const HintTargetRole = "bind the ClusterRole autohealer-probe-target to Autohealer's account there (" + docs.Base + "docs/concepts/probe-configs.md)"
+
+// Terms are what a config says by itself, whatever the cluster is like.
+type Terms struct {
+	// Tenant: the config is outside Autohealer's own namespace, and acts with its account's rights.
+	Tenant bool
+	// OwnNamespace is Autohealer's, "" when it isn't known.
+	OwnNamespace string
+	// Account is the ServiceAccount, by its default where the spec names none.
+	Account string
+	// Scales are the dependents as the authorizer knows them: group/resource/name, such as apps/deployments/web. A resource
+	// is the usual plural of its kind; for a kind with another one the account is asked for a right that nobody gives.
+	Scales []string
+	// Unreadable says why the spec can't be read.
+	Unreadable string
+}
+
+// TermsOf reads a config's terms.
+func TermsOf(pc *v1alpha1.ProbeConfig, ownNamespace string) Terms {
+	t := Terms{Tenant: ownNamespace == "" || pc.Namespace != ownNamespace, OwnNamespace: ownNamespace, Account: AccountOf(pc)}
+	for _, d := range pc.Spec.DependentResourceInfos {
+		plural, _ := meta.UnsafeGuessKindToResource(schema.FromAPIVersionAndKind(d.Ref.APIVersion, d.Ref.Kind))
+		t.Scales = append(t.Scales, plural.Group+"/"+plural.Resource+"/"+d.Ref.Name)
+	}
+	if _, err := NewConfig(pc, ownNamespace); err != nil {
+		t.Unreadable = err.Error()
+	}
+	return t
 }

@@ -24,16 +24,16 @@ func probeConfig(t fataler, namespace, text string) *v1alpha1.ProbeConfig {
 func TestDefaults(t *testing.T) {
 	c := config(t, "nodeLeases: {}")
 	if c.Interval != 10*time.Second || c.InitialDelay != 30*time.Second || c.Timeout != 5*time.Second || c.Backoff != 30*time.Second ||
-		c.Thresholds != (probe.Thresholds{Success: 1, Failure: 3, Pause: 22 * time.Second}) || c.Jitter != 0.2 || c.Account != "default" || c.Observe {
+		c.Thresholds != (probe.Thresholds{Success: 1, Failure: 3, RunPeriod: 22 * time.Second}) || c.Jitter != 0.2 || c.Account != "default" || c.Observe {
 		t.Errorf("%+v", c)
 	}
-	if *c.Leases != (probe.LeaseTerms{FailureFraction: 0.6, Grace: 50 * time.Second, MinCandidates: 2, MaxProtection: time.Hour}) {
+	if *c.Leases != (probe.LeaseSettings{FailureFraction: 0.6, Grace: 50 * time.Second, MinCandidates: 2, MaxProtection: time.Hour}) {
 		t.Errorf("%+v", c.Leases)
 	}
 	if got := config(t, "nodeLeases: {monitorGraceDuration: 40m}").Leases.MaxProtection; got != 80*time.Minute {
 		t.Errorf("with a grace of 40m leases are believed for %s, want 80m", got)
 	}
-	if got := c.Dependents[0]; got.Down != (probe.Place{Level: 1, Timeout: 30 * time.Second}) || got.Optional {
+	if got := c.Dependents[0]; got.ScaleDown != (probe.ScaleParameters{Level: 1, Timeout: 30 * time.Second}) || got.Optional {
 		t.Errorf("%+v", got)
 	}
 	if got := config(t, "probeInterval: 4s").Timeout; got != 2*time.Second {

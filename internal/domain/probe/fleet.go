@@ -17,19 +17,19 @@ type TargetKey struct {
 }
 
 const (
-	// raisePace is how many targets begin to be scaled up in a Timings.ScaleUpWindow, over all configs.
-	raisePace = 10
-	// yieldFor is how long a target lets others go first before it asks again.
-	yieldFor = time.Second
+	// maxScaleUpStarts is how many targets begin to be scaled up in a Timings.ScaleUpWindow, over all configs.
+	maxScaleUpStarts = 10
+	// yieldRetry is how long a target lets others go first before it asks again.
+	yieldRetry = time.Second
 )
 
-// Fleet is all targets of all configs: what counts for the cap, the pace and the breaker. Only targets that it was told to
-// Expect count, until they are forgotten: news of others come late, from runs that were still going on. It is safe for
+// Fleet is all targets of all configs: what counts for the cap, the pace and the breaker. Only targets that were added (Add)
+// count, until they are forgotten: events of others come late, from runs that were still going on. It is safe for
 // concurrent use.
 type Fleet struct {
 	// Timings say how fast targets may be scaled up. The zero value is production's.
 	Timings timing.Timings
-	// Complete says whether all targets that there are were expected; else some may be unhealthy of which nothing is known. Default: they are.
+	// Complete says whether all targets that there are were added; else some may be unhealthy of which nothing is known. Default: they are.
 	Complete func() bool
 
 	mu      sync.Mutex
@@ -40,19 +40,19 @@ type Fleet struct {
 	tenant       map[string]tally
 	// votes has the namespaces of the acting members, with how many each has. A namespace has one vote on the breaker, however
 	// many configs probe it. unrecovered has those of the members that are so.
-	votes, unrecovered census
-	// unhealthy are the members that turned so and are so still, but for those that are believed.
+	votes, unrecovered namespaceCounts
+	// unhealthy are the members that turned so and are so still, but for those that are trusted.
 	unhealthy map[TargetKey]*member
 	breaker   limit.Breaker
-	// own: this process opened it. recovered is since when few are unrecovered while it is open; zero while many are.
-	own       bool
-	recovered time.Time
-	// raised are the targets that began to be scaled up lately, the oldest first; waiting are those that may not yet, with when
+	// openedHere: this process opened the breaker. recoveredSince is since when few are unrecovered while it is open; zero while many are.
+	openedHere     bool
+	recoveredSince time.Time
+	// scaleUps are the targets that began to be scaled up lately, the oldest first; waiting are those that may not yet, with when
 	// they asked last.
-	raised  []raise
-	waiting map[TargetKey]time.Time
-	// actsFrom is until when nothing is scaled down: our clock stepped.
-	actsFrom time.Time
+	scaleUps []scaleUpStart
+	waiting  map[TargetKey]time.Time
+	// suspendedUntil is until when nothing is scaled down: our clock stepped.
+	suspendedUntil time.Time
 }
 
 // member is what the fleet knows of a target.
@@ -61,28 +61,29 @@ type member struct {
 	// tenant: the config is of the namespace that it probes, and that isn't Autohealer's own.
 	tenant bool
 	probed bool
-	// excused: nobody expects it to be healthy. healthy: by its runs, which are of the present. vouched: witnesses vouch for what they found.
-	excused, healthy, vouched bool
-	// acts: its config is in force, and so what it sees is of weight for others.
-	acts bool
-	// unread: nobody knows yet whether anything of it is scaled down, so it counts as if.
-	unread bool
-	// down: something of it is scaled down, or about to be. rising: it began to be scaled up.
-	down, rising bool
-	// good is when its outer side was last seen to work, and failed when it was first seen not to since; zero while it does.
-	// What broke it came in between.
-	good, failed time.Time
+	// exempt: it isn't expected to be healthy. healthy: by runs that aren't stale. vouched: witnesses vouch for
+	// its failures.
+	exempt, healthy, vouched bool
+	// active: its config is in force, so that it counts in the limits and in the breaker.
+	active bool
+	// unknown: it isn't known yet whether a dependent is scaled down, so it counts as scaled down.
+	unknown bool
+	// down: something of it is scaled down, or about to be. scalingUp: it began to be scaled up.
+	down, scalingUp bool
+	// lastHealthy is when its external side was last seen to work, and firstFailed when it was first seen to fail since; zero while it
+	// works. The cause came in between.
+	lastHealthy, firstFailed time.Time
 }
 
-// acting: its config is in force, and it is probed, too.
-func (m *member) acting() bool { return m.acts && m.probed }
+// counts: its config is in force, and it is probed, too.
+func (m *member) counts() bool { return m.active && m.probed }
 
 // unrecovered: it isn't known to be healthy, nor vouched for, and should be.
-func (m *member) unrecovered() bool { return !m.excused && !m.healthy && !m.vouched }
+func (m *member) unrecovered() bool { return !m.exempt && !m.healthy && !m.vouched }
 
 // NewFleet is a fleet without targets.
 func NewFleet(limits limit.Limits) *Fleet {
-	return &Fleet{limits: limits, members: map[TargetKey]*member{}, unhealthy: map[TargetKey]*member{}, votes: census{}, unrecovered: census{}, tenant: map[string]tally{}, waiting: map[TargetKey]time.Time{}}
+	return &Fleet{limits: limits, members: map[TargetKey]*member{}, unhealthy: map[TargetKey]*member{}, votes: namespaceCounts{}, unrecovered: namespaceCounts{}, tenant: map[string]tally{}, waiting: map[TargetKey]time.Time{}}
 }
 
 // SetLimits takes over limits that changed. What is down stays down.
@@ -92,25 +93,25 @@ func (f *Fleet) SetLimits(limits limit.Limits) {
 	f.limits = limits
 }
 
-// HoldActsUntil lets nothing be scaled down before t: our clock stepped, and every decision with it.
-func (f *Fleet) HoldActsUntil(t time.Time) {
+// SuspendScaleDown lets nothing be scaled down before t: our clock stepped, and every decision with it.
+func (f *Fleet) SuspendScaleDown(t time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if t.After(f.actsFrom) {
-		f.actsFrom = t
+	if t.After(f.suspendedUntil) {
+		f.suspendedUntil = t
 	}
 }
 
-// Expect takes in a target of whose objects nothing is known yet. Until ObserveDown it counts as one that is scaled down:
+// Add takes in a target of whose objects nothing is known yet. Until ObserveDown it counts as one that is scaled down:
 // a manager that takes over must not begin with a cap that is already used. One of a tenant's config gets places under the cap from
 // its own share only. It says whether the target is new.
-func (f *Fleet) Expect(t TargetKey, tenant bool) bool {
+func (f *Fleet) Add(t TargetKey, tenant bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.members[t] != nil {
 		return false
 	}
-	m := &member{namespace: t.Namespace, tenant: tenant, unread: true}
+	m := &member{namespace: t.Namespace, tenant: tenant, unknown: true}
 	f.members[t] = m
 	f.count(m, 1)
 	return true
@@ -138,7 +139,7 @@ func (f *Fleet) count(m *member, by int) {
 			delete(f.tenant, m.namespace)
 		}
 	}
-	if m.acting() {
+	if m.counts() {
 		f.votes.add(m.namespace, by)
 	}
 	if m.unrecovered() {
@@ -146,36 +147,36 @@ func (f *Fleet) count(m *member, by int) {
 	}
 }
 
-// census counts members by namespace.
-type census map[string]int
+// namespaceCounts counts members by namespace.
+type namespaceCounts map[string]int
 
-func (c census) add(namespace string, by int) {
+func (c namespaceCounts) add(namespace string, by int) {
 	if c[namespace] += by; c[namespace] == 0 {
 		delete(c, namespace)
 	}
 }
 
-// Acts takes in whether a target's config is in force: admitted, and not only observing. Only then does the target count for
+// SetActive takes in whether a target's config is in force: admitted, and not only observing. Only then does the target count for
 // others, in the breaker and in what the cap is a share of: whoever could make them count without risking their own
 // dependents could stop or unleash everybody's. It says whether the breaker opened for it.
-func (f *Fleet) Acts(t TargetKey, acts bool, now time.Time) (opened bool) {
+func (f *Fleet) SetActive(t TargetKey, acts bool, now time.Time) (opened bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	before := false
-	m := f.change(t, func(m *member) { before, m.acts = m.acts, acts })
-	return m != nil && before != acts && f.unhealthy[t] != nil && f.suspect(m, now)
+	m := f.change(t, func(m *member) { before, m.active = m.active, acts })
+	return m != nil && before != acts && f.unhealthy[t] != nil && f.openIfCorrelated(m, now)
 }
 
-// Excuse takes in whether nobody expects a target to be healthy: it is hibernated, its config only observes or is being deleted, or its
+// SetExempt takes in whether nobody expects a target to be healthy: it is hibernated, its config only observes or is being deleted, or its
 // kubeconfig has never worked. Another one that isn't healthy keeps the breaker open, for whatever reason it isn't probed.
-func (f *Fleet) Excuse(t TargetKey, excused bool) {
+func (f *Fleet) SetExempt(t TargetKey, excused bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.change(t, func(m *member) { m.excused = excused })
+	f.change(t, func(m *member) { m.exempt = excused })
 }
 
-// Observe takes in what a target's latest run added up to, and says whether the breaker opened or closed for it.
-func (f *Fleet) Observe(t TargetKey, s *State, now time.Time) (changed bool) {
+// ObserveRun takes in what a target's latest run added up to, and says whether the breaker opened or closed for it.
+func (f *Fleet) ObserveRun(t TargetKey, s *State, now time.Time) (changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	lostVouch := false
@@ -186,30 +187,30 @@ func (f *Fleet) Observe(t TargetKey, s *State, now time.Time) (changed bool) {
 	if m == nil {
 		return false
 	}
-	m.watch(s)
+	m.recordOutage(s)
 	switch {
 	case s.UnhealthySince.IsZero():
 		delete(f.unhealthy, t)
 	case s.UnhealthySince.Equal(s.At) && !m.down: // what was down before a restart doesn't turn now
 		f.unhealthy[t] = m
-		return f.suspect(m, now)
+		return f.openIfCorrelated(m, now)
 	case lostVouch && f.unhealthy[t] != nil:
-		return f.suspect(m, now)
+		return f.openIfCorrelated(m, now)
 	}
 	return f.closeOnceRecovered(now)
 }
 
-// watch keeps between which two runs the outer side broke.
-func (m *member) watch(s *State) {
+// recordOutage keeps between which two runs the outer side broke.
+func (m *member) recordOutage(s *State) {
 	switch {
 	case s.External.Errors == 0 && s.Leases.Errors == 0:
-		if m.failed = (time.Time{}); s.External.Successes > 0 {
-			m.good = s.External.Counted
+		if m.firstFailed = (time.Time{}); s.External.Successes > 0 {
+			m.lastHealthy = s.External.CountedAt
 		}
-	case m.failed.IsZero():
-		m.failed = s.At
-		if m.good.IsZero() { // never seen to work: a run earlier it might have
-			m.good = s.At.Add(-max(0, s.NextRun.Sub(s.At)))
+	case m.firstFailed.IsZero():
+		m.firstFailed = s.At
+		if m.lastHealthy.IsZero() { // never seen to work: a run earlier it might have
+			m.lastHealthy = s.At.Add(-max(0, s.NextRun.Sub(s.At)))
 		}
 	}
 }
@@ -218,17 +219,17 @@ func (m *member) watch(s *State) {
 func (f *Fleet) ObserveDown(t TargetKey, down bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.change(t, func(m *member) { m.unread, m.down, m.rising = false, down, m.rising && down })
+	f.change(t, func(m *member) { m.unknown, m.down, m.scalingUp = false, down, m.scalingUp && down })
 }
 
-// Unprobed takes in that a target isn't probed any more, or not now: it is hibernated, or its Secrets can't be used. What
+// ObserveUnprobed takes in that a target isn't probed any more, or not now: it is hibernated, or its Secrets can't be used. What
 // is down still counts.
-func (f *Fleet) Unprobed(t TargetKey) {
+func (f *Fleet) ObserveUnprobed(t TargetKey) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.change(t, func(m *member) {
 		m.probed, m.healthy, m.vouched = false, false, false
-		m.good, m.failed = time.Time{}, time.Time{}
+		m.lastHealthy, m.firstFailed = time.Time{}, time.Time{}
 	})
 	delete(f.unhealthy, t)
 }

@@ -15,10 +15,10 @@ import (
 
 // joinTenant takes in a healthy target of a tenant's config.
 func joinTenant(f *probe.Fleet, t probe.TargetKey) {
-	f.Expect(t, true)
-	f.Acts(t, true, start)
+	f.Add(t, true)
+	f.SetActive(t, true, start)
 	f.ObserveDown(t, false)
-	f.Observe(t, healthy(start), start)
+	f.ObserveRun(t, healthy(start), start)
 }
 
 // tenants have so many configs in each of so many namespaces.
@@ -38,7 +38,7 @@ func tenants(f *probe.Fleet, namespaces, configs int) (all [][]probe.TargetKey) 
 // takeAll scales down what may be, and says how many that is.
 func takeAll(f *probe.Fleet, all []probe.TargetKey) (n int, refused string) {
 	for _, at := range all {
-		if p := f.PermitDown(at, start); p.Allowed {
+		if p := f.AcquireScaleDown(at, start); p.Allowed {
 			n++
 		} else {
 			refused = p.Message
@@ -74,11 +74,11 @@ func TestTenantsTogetherLeaveOthersTheirShare(t *testing.T) {
 			t.Errorf("%s: tenants took %d of 6 places, want a third: %s", name, n, refused)
 		}
 		for i := range 4 {
-			if p := f.PermitDown(target("a", i), start); !p.Allowed {
+			if p := f.AcquireScaleDown(target("a", i), start); !p.Allowed {
 				t.Errorf("%s: target %d of Autohealer's own namespace: %+v", name, i, p)
 			}
 		}
-		if p := f.PermitDown(target("a", 4), start); p.Allowed {
+		if p := f.AcquireScaleDown(target("a", 4), start); p.Allowed {
 			t.Errorf("%s: the cap doesn't hold", name)
 		}
 	}
@@ -87,11 +87,11 @@ func TestTenantsTogetherLeaveOthersTheirShare(t *testing.T) {
 func TestWhatIsntKnownOfATenantCountsForItAlone(t *testing.T) {
 	f := fleetOf(0)
 	all := tenants(f, 4, 5)
-	f.Expect(probe.TargetKey{Config: "new", Namespace: "tenant-a"}, true)
-	if p := f.PermitDown(all[0][0], start); p.Allowed || p.Message != "0 of 5 targets of namespace tenant-a are scaled down, and its share of maxScaledDownTargets 20% is 1; of 1 it isn't known yet" {
+	f.Add(probe.TargetKey{Config: "new", Namespace: "tenant-a"}, true)
+	if p := f.AcquireScaleDown(all[0][0], start); p.Allowed || p.Message != "0 of 5 targets of namespace tenant-a are scaled down, and its share of maxScaledDownTargets 20% is 1; of 1 it isn't known yet" {
 		t.Errorf("the tenant: %+v", p)
 	}
-	if p := f.PermitDown(all[1][0], start); !p.Allowed {
+	if p := f.AcquireScaleDown(all[1][0], start); !p.Allowed {
 		t.Errorf("another: %+v", p)
 	}
 }
@@ -133,7 +133,7 @@ func TestSharesHoldWhateverHappens(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(r, "steps") {
 			at := rapid.SampledFrom(all).Draw(r, "target")
 			if rapid.Bool().Draw(r, "down") {
-				down[at] = f.PermitDown(at, start).Allowed
+				down[at] = f.AcquireScaleDown(at, start).Allowed
 			} else {
 				f.ObserveDown(at, false)
 				down[at] = false
@@ -168,34 +168,34 @@ func TestWhoHadATurnLetsOthersGoUpFirst(t *testing.T) {
 	more := probe.TargetKey{Config: "more", Namespace: "tenant-a"}
 	joinTenant(f, more)
 	for _, at := range append(slices.Clone(crowd), more, one, another) {
-		if p := f.PermitDown(at, start); !p.Allowed {
+		if p := f.AcquireScaleDown(at, start); !p.Allowed {
 			t.Fatalf("%+v", p)
 		}
 	}
 	for _, at := range crowd {
-		if p := f.PermitUp(at, start.Add(time.Second)); !p.Allowed {
+		if p := f.AcquireScaleUp(at, start.Add(time.Second)); !p.Allowed {
 			t.Fatalf("of ten, with nobody else waiting: %+v", p)
 		}
 	}
-	if p := f.PermitUp(one, start.Add(2*time.Second)); p.Allowed || !p.LookAgain.Equal(start.Add(61*time.Second)) {
+	if p := f.AcquireScaleUp(one, start.Add(2*time.Second)); p.Allowed || !p.RequeueAt.Equal(start.Add(61*time.Second)) {
 		t.Errorf("an eleventh: %+v", p)
 	}
 	late := start.Add(62 * time.Second)
-	if p := f.PermitUp(more, late); !p.Allowed {
+	if p := f.AcquireScaleUp(more, late); !p.Allowed {
 		t.Errorf("its namespace had no turn within a minute: %+v", p)
 	}
 	for _, at := range crowd[:2] {
 		f.ObserveDown(at, false)
-		f.PermitDown(at, late)
+		f.AcquireScaleDown(at, late)
 	}
-	p := f.PermitUp(crowd[0], late)
-	if p.Allowed || p.Reason != "ScaleUpPaced" || !p.LookAgain.Equal(late.Add(time.Second)) {
+	p := f.AcquireScaleUp(crowd[0], late)
+	if p.Allowed || p.Reason != "ScaleUpPaced" || !p.RequeueAt.Equal(late.Add(time.Second)) {
 		t.Errorf("its namespace has had a turn, and another waits: %+v", p)
 	}
-	if p := f.PermitUp(one, late); !p.Allowed {
+	if p := f.AcquireScaleUp(one, late); !p.Allowed {
 		t.Errorf("the one that waits: %+v", p)
 	}
-	if p := f.PermitUp(crowd[0], late.Add(time.Second)); !p.Allowed {
+	if p := f.AcquireScaleUp(crowd[0], late.Add(time.Second)); !p.Allowed {
 		t.Errorf("nobody else waits: %+v", p)
 	}
 }
@@ -206,21 +206,21 @@ func TestNobodyWaitsForWhoDoesntAskAgain(t *testing.T) {
 	all := tenants(f, 2, 10)
 	crowd, gone := all[0], all[1][0]
 	for _, at := range append(slices.Clone(crowd), gone) {
-		f.PermitDown(at, start)
+		f.AcquireScaleDown(at, start)
 	}
 	for _, at := range crowd {
-		f.PermitUp(at, start)
+		f.AcquireScaleUp(at, start)
 	}
-	f.PermitUp(gone, start)
+	f.AcquireScaleUp(gone, start)
 	late := start.Add(time.Minute)
 	for i, want := range []bool{true, false} {
 		f.ObserveDown(crowd[i], false)
-		f.PermitDown(crowd[i], late)
-		if p := f.PermitUp(crowd[i], late); p.Allowed != want {
+		f.AcquireScaleDown(crowd[i], late)
+		if p := f.AcquireScaleUp(crowd[i], late); p.Allowed != want {
 			t.Errorf("target %d: %+v", i, p)
 		}
 	}
-	if p := f.PermitUp(crowd[1], late.Add(2*time.Second)); !p.Allowed {
+	if p := f.AcquireScaleUp(crowd[1], late.Add(2*time.Second)); !p.Allowed {
 		t.Errorf("it waits for one that turned unhealthy again: %+v", p)
 	}
 }

@@ -15,7 +15,7 @@ func TestWhoRisksNothingDoesntOpenTheBreaker(t *testing.T) {
 		"three observe only": {func(f *probe.Fleet, i int) probe.TargetKey {
 			at := target("tenant", 100+i)
 			join(f, at, start)
-			f.Acts(at, false, start)
+			f.SetActive(at, false, start)
 			return at
 		}, false},
 		"three probe one namespace": {func(f *probe.Fleet, i int) probe.TargetKey {
@@ -32,7 +32,7 @@ func TestWhoRisksNothingDoesntOpenTheBreaker(t *testing.T) {
 		f := fleetOf(20)
 		for i := range 3 {
 			at := tt.join(f, i)
-			f.Observe(at, turnsUnhealthy(start), start)
+			f.ObserveRun(at, turnsUnhealthy(start), start)
 		}
 		if _, open := f.Breaker(); open != tt.opens {
 			t.Errorf("%s: the breaker is open: %t, want %t", name, open, tt.opens)
@@ -46,18 +46,18 @@ func TestWhoOnlyObservesRaisesNoLimit(t *testing.T) {
 	for i := range 100 {
 		at := target("tenant", 100+i)
 		join(f, at, start)
-		f.Acts(at, false, start)
+		f.SetActive(at, false, start)
 	}
 	for i := range 4 {
-		if p := f.PermitDown(target("a", i), start); !p.Allowed {
+		if p := f.AcquireScaleDown(target("a", i), start); !p.Allowed {
 			t.Fatalf("target %d of 4: %+v", i, p)
 		}
 	}
-	if p := f.PermitDown(target("a", 4), start); p.Allowed {
+	if p := f.AcquireScaleDown(target("a", 4), start); p.Allowed {
 		t.Error("a fifth of 20 targets is scaled down with a cap of 20%: those that observe count")
 	}
 	for i := range 3 {
-		f.Observe(target("a", 10+i), turnsUnhealthy(start), start)
+		f.ObserveRun(target("a", 10+i), turnsUnhealthy(start), start)
 	}
 	if _, open := f.Breaker(); !open {
 		t.Error("3 of 20 don't open the breaker: those that observe count")
@@ -68,10 +68,10 @@ func TestWhoOnlyObservesRaisesNoLimit(t *testing.T) {
 func TestWhatTurnedWhileItObservedCountsOnceItActs(t *testing.T) {
 	f := fleetOf(20)
 	for i := range 3 {
-		f.Acts(target("a", i), false, start)
-		f.Observe(target("a", i), turnsUnhealthy(start), start)
+		f.SetActive(target("a", i), false, start)
+		f.ObserveRun(target("a", i), turnsUnhealthy(start), start)
 	}
-	if f.Acts(target("a", 0), true, start) || f.Acts(target("a", 1), true, start) || !f.Acts(target("a", 2), true, start) {
+	if f.SetActive(target("a", 0), true, start) || f.SetActive(target("a", 1), true, start) || !f.SetActive(target("a", 2), true, start) {
 		t.Error("the breaker doesn't open with the third")
 	}
 }

@@ -19,11 +19,11 @@ func target(config string, i int) probe.TargetKey {
 }
 
 func healthy(at time.Time) *probe.State {
-	return &probe.State{At: at, HealthySince: at, Recovered: true, External: probe.Counts{Successes: 1, Counted: at}}
+	return &probe.State{At: at, HealthySince: at, Recovered: true, External: probe.Counts{Successes: 1, CountedAt: at}}
 }
 
 func turnsUnhealthy(at time.Time) *probe.State {
-	return &probe.State{At: at, UnhealthySince: at, Direction: probe.Down, External: probe.Counts{Errors: 3, Counted: at}}
+	return &probe.State{At: at, UnhealthySince: at, Direction: probe.Down, External: probe.Counts{Errors: 3, CountedAt: at}}
 }
 
 // fleetOf has so many healthy targets of one config.
@@ -37,38 +37,38 @@ func fleetOf(n int) *probe.Fleet {
 
 // join takes in a healthy target of which nothing is down.
 func join(f *probe.Fleet, t probe.TargetKey, at time.Time) {
-	f.Expect(t, false)
-	f.Acts(t, true, at)
+	f.Add(t, false)
+	f.SetActive(t, true, at)
 	f.ObserveDown(t, false)
-	f.Observe(t, healthy(at), at)
+	f.ObserveRun(t, healthy(at), at)
 }
 
 func TestTheCapOnTargetsThatAreDown(t *testing.T) {
 	f := fleetOf(15)
 	for i := range 3 {
-		if p := f.PermitDown(target("a", i), start); !p.Allowed {
+		if p := f.AcquireScaleDown(target("a", i), start); !p.Allowed {
 			t.Fatalf("target %d of 3: %+v", i, p)
 		}
 	}
-	p := f.PermitDown(target("a", 3), start)
+	p := f.AcquireScaleDown(target("a", 3), start)
 	if p.Allowed || p.Reason != "TooManyScaledDown" || p.Message != "3 of 15 targets are scaled down, and maxScaledDownTargets 20% allows 3" {
 		t.Errorf("a fourth: %+v", p)
 	}
-	if p := f.PermitDown(target("a", 0), start); !p.Allowed {
+	if p := f.AcquireScaleDown(target("a", 0), start); !p.Allowed {
 		t.Errorf("one that has its place: %+v", p)
 	}
 	f.ObserveDown(target("a", 0), false)
-	if p := f.PermitDown(target("a", 3), start); !p.Allowed {
+	if p := f.AcquireScaleDown(target("a", 3), start); !p.Allowed {
 		t.Errorf("after one came back: %+v", p)
 	}
-	f.Unprobed(target("a", 1)) // hibernated while it is down: it keeps its place
+	f.ObserveUnprobed(target("a", 1)) // hibernated while it is down: it keeps its place
 	if _, down := f.Counts(); down != 3 {
 		t.Errorf("%d are down, want 3", down)
 	}
 	limits := limit.Builtin()
 	limits.MaxScaledDownTargets = limit.CapOf(intstr.FromInt32(0))
 	f.SetLimits(limits)
-	if p := f.PermitDown(target("a", 9), start); p.Allowed {
+	if p := f.AcquireScaleDown(target("a", 9), start); p.Allowed {
 		t.Errorf("with a cap of 0: %+v", p)
 	}
 }
@@ -77,32 +77,32 @@ func TestTheCapOnTargetsThatAreDown(t *testing.T) {
 func TestTargetsThatWerentReadCountAsDown(t *testing.T) {
 	f := fleetOf(15)
 	for i := range 3 {
-		f.Expect(target("b", i), false)
+		f.Add(target("b", i), false)
 	}
-	p := f.PermitDown(target("a", 0), start)
+	p := f.AcquireScaleDown(target("a", 0), start)
 	if p.Allowed || p.Reason != "TooManyScaledDown" || p.Message != "0 of 15 targets are scaled down, and maxScaledDownTargets 20% allows 3; of 3 it isn't known yet" {
 		t.Errorf("before they are read: %+v", p)
 	}
 	f.ObserveDown(target("b", 0), false)
-	if p := f.PermitDown(target("a", 0), start); !p.Allowed {
+	if p := f.AcquireScaleDown(target("a", 0), start); !p.Allowed {
 		t.Errorf("once one of them was read, and is up: %+v", p)
 	}
 }
 
 func TestNothingIsScaledDownWhileTheClockIsntTrusted(t *testing.T) {
 	f := fleetOf(15)
-	f.HoldActsUntil(start.Add(time.Minute))
-	f.HoldActsUntil(start)
-	if p := f.PermitDown(target("a", 0), start.Add(59*time.Second)); p.Allowed || p.Reason != "ClockStepped" || !p.LookAgain.Equal(start.Add(time.Minute)) {
+	f.SuspendScaleDown(start.Add(time.Minute))
+	f.SuspendScaleDown(start)
+	if p := f.AcquireScaleDown(target("a", 0), start.Add(59*time.Second)); p.Allowed || p.Reason != "ClockStepped" || !p.RequeueAt.Equal(start.Add(time.Minute)) {
 		t.Errorf("before: %+v", p)
 	}
-	if p := f.PermitDown(target("a", 0), start.Add(time.Minute)); !p.Allowed {
+	if p := f.AcquireScaleDown(target("a", 0), start.Add(time.Minute)); !p.Allowed {
 		t.Errorf("after: %+v", p)
 	}
 }
 
 func TestTheOnlyTargetMayBeScaledDown(t *testing.T) {
-	if p := fleetOf(1).PermitDown(target("a", 0), start); !p.Allowed {
+	if p := fleetOf(1).AcquireScaleDown(target("a", 0), start); !p.Allowed {
 		t.Errorf("%+v", p)
 	}
 }
@@ -111,21 +111,21 @@ func TestScalingUpIsPaced(t *testing.T) {
 	f := probe.NewFleet(limit.Limits{MaxScaledDownTargets: limit.CapOf(intstr.FromString("100%"))})
 	for i := range 12 {
 		join(f, target("a", i), start)
-		f.PermitDown(target("a", i), start)
+		f.AcquireScaleDown(target("a", i), start)
 	}
 	for i := range 10 {
-		if p := f.PermitUp(target("a", i), start.Add(time.Duration(i)*time.Second)); !p.Allowed {
+		if p := f.AcquireScaleUp(target("a", i), start.Add(time.Duration(i)*time.Second)); !p.Allowed {
 			t.Fatalf("target %d of 10: %+v", i, p)
 		}
 	}
-	p := f.PermitUp(target("a", 10), start.Add(59*time.Second))
-	if p.Allowed || p.Reason != "ScaleUpPaced" || !p.LookAgain.Equal(start.Add(time.Minute)) {
+	p := f.AcquireScaleUp(target("a", 10), start.Add(59*time.Second))
+	if p.Allowed || p.Reason != "ScaleUpPaced" || !p.RequeueAt.Equal(start.Add(time.Minute)) {
 		t.Errorf("an eleventh: %+v", p)
 	}
-	if p := f.PermitUp(target("a", 3), start.Add(59*time.Second)); !p.Allowed {
+	if p := f.AcquireScaleUp(target("a", 3), start.Add(59*time.Second)); !p.Allowed {
 		t.Errorf("one that began: %+v", p)
 	}
-	if p := f.PermitUp(target("a", 10), start.Add(time.Minute)); !p.Allowed {
+	if p := f.AcquireScaleUp(target("a", 10), start.Add(time.Minute)); !p.Allowed {
 		t.Errorf("after a minute: %+v", p)
 	}
 }
@@ -134,36 +134,36 @@ func TestTargetsThatTurnUnhealthyTogetherAreSuspect(t *testing.T) {
 	f := fleetOf(28)
 	join(f, target("b", 28), start)
 	for i := range 2 {
-		if f.Observe(target("a", i), turnsUnhealthy(start), start) || !f.PermitDown(target("a", i), start).Allowed {
+		if f.ObserveRun(target("a", i), turnsUnhealthy(start), start) || !f.AcquireScaleDown(target("a", i), start).Allowed {
 			t.Fatalf("target %d opens it", i)
 		}
 	}
 	third := start.Add(119 * time.Second)
-	if !f.Observe(target("b", 28), turnsUnhealthy(third), third) {
+	if !f.ObserveRun(target("b", 28), turnsUnhealthy(third), third) {
 		t.Fatal("the third doesn't open it")
 	}
-	p := f.PermitDown(target("a", 5), start)
+	p := f.AcquireScaleDown(target("a", 5), start)
 	if p.Allowed || p.Reason != "TooManyFailTogether" || p.Message != "3 of 29 probed namespaces turned unhealthy together at 2026-03-01T12:01:59Z; nothing is scaled down before that is over, or breaker 20260301t120159z is reset, see BreakerOpen" {
 		t.Fatalf("%+v", p)
 	}
-	if p := f.PermitDown(target("a", 0), start); p.Allowed {
+	if p := f.AcquireScaleDown(target("a", 0), start); p.Allowed {
 		t.Errorf("one that is down already: %+v", p)
 	}
-	if p := f.PermitUp(target("a", 0), third); !p.Allowed {
+	if p := f.AcquireScaleUp(target("a", 0), third); !p.Allowed {
 		t.Errorf("up: %+v", p)
 	}
 	join(f, target("c", 1), start)
-	if p := f.PermitDown(target("c", 1), start); p.Allowed {
+	if p := f.AcquireScaleDown(target("c", 1), start); p.Allowed {
 		t.Errorf("a config that has no part in it: %+v", p)
 	}
 	if f.Reset("20260301t000000z") {
 		t.Error("a reset of another opening closed it")
 	}
-	if !f.Reset("20260301t120159z") || !f.PermitDown(target("a", 0), start).Allowed {
+	if !f.Reset("20260301t120159z") || !f.AcquireScaleDown(target("a", 0), start).Allowed {
 		t.Error("a reset didn't close it")
 	}
 	later := third.Add(time.Second)
-	if f.Observe(target("a", 5), turnsUnhealthy(later), later) {
+	if f.ObserveRun(target("a", 5), turnsUnhealthy(later), later) {
 		t.Error("what was believed opens it again")
 	}
 }
@@ -172,26 +172,26 @@ func TestWhatIsNoWave(t *testing.T) {
 	for name, observe := range map[string]func(f *probe.Fleet, i int){
 		"more than two minutes apart": func(f *probe.Fleet, i int) {
 			at := start.Add(time.Duration(i) * 131 * time.Second)
-			f.Observe(target("a", i), healthy(at.Add(-10*time.Second)), at.Add(-10*time.Second))
-			f.Observe(target("a", i), turnsUnhealthy(at), at)
+			f.ObserveRun(target("a", i), healthy(at.Add(-10*time.Second)), at.Add(-10*time.Second))
+			f.ObserveRun(target("a", i), turnsUnhealthy(at), at)
 		},
 		"unhealthy before": func(f *probe.Fleet, i int) {
 			s := turnsUnhealthy(start)
 			s.UnhealthySince = start.Add(-time.Hour)
-			f.Observe(target("a", i), s, start)
+			f.ObserveRun(target("a", i), s, start)
 		},
 		"down before a restart": func(f *probe.Fleet, i int) {
 			f.ObserveDown(target("a", i), true)
-			f.Observe(target("a", i), turnsUnhealthy(start), start)
+			f.ObserveRun(target("a", i), turnsUnhealthy(start), start)
 		},
 		"healthy again": func(f *probe.Fleet, i int) {
-			f.Observe(target("a", i), turnsUnhealthy(start), start)
-			f.Observe(target("a", i), healthy(start), start)
+			f.ObserveRun(target("a", i), turnsUnhealthy(start), start)
+			f.ObserveRun(target("a", i), healthy(start), start)
 		},
 		"not probed any more": func(f *probe.Fleet, i int) {
-			f.Observe(target("a", i), turnsUnhealthy(start), start)
-			f.Unprobed(target("a", i))
-			f.Observe(target("a", i), healthy(start), start)
+			f.ObserveRun(target("a", i), turnsUnhealthy(start), start)
+			f.ObserveUnprobed(target("a", i))
+			f.ObserveRun(target("a", i), healthy(start), start)
 		},
 	} {
 		f := fleetOf(20)
@@ -207,7 +207,7 @@ func TestWhatIsNoWave(t *testing.T) {
 func TestARestartKeepsABreakerOpen(t *testing.T) {
 	f := fleetOf(3)
 	f.FollowBreaker(&limit.Opening{ID: "x", OpenedAt: start})
-	if p := f.PermitDown(target("a", 0), start); p.Allowed || p.Message != "too many targets turned unhealthy together at 2026-03-01T12:00:00Z; nothing is scaled down before that is over, or breaker x is reset, see BreakerOpen" {
+	if p := f.AcquireScaleDown(target("a", 0), start); p.Allowed || p.Message != "too many targets turned unhealthy together at 2026-03-01T12:00:00Z; nothing is scaled down before that is over, or breaker x is reset, see BreakerOpen" {
 		t.Errorf("%+v", p)
 	}
 	f.ForgetConfig("a")
@@ -224,13 +224,13 @@ func TestLateNewsOfATargetThatIsGoneCountNothing(t *testing.T) {
 	f := fleetOf(10)
 	gone := target("a", 3)
 	f.Forget(gone)
-	f.Observe(gone, turnsUnhealthy(start), start)
+	f.ObserveRun(gone, turnsUnhealthy(start), start)
 	f.ObserveDown(gone, true)
-	f.Unprobed(gone)
-	if p := f.PermitDown(gone, start); p.Allowed || p.Reason != "TargetGone" {
+	f.ObserveUnprobed(gone)
+	if p := f.AcquireScaleDown(gone, start); p.Allowed || p.Reason != "TargetGone" {
 		t.Errorf("it may be scaled down: %+v", p)
 	}
-	if p := f.PermitUp(gone, start); !p.Allowed {
+	if p := f.AcquireScaleUp(gone, start); !p.Allowed {
 		t.Errorf("it may not be given back: %+v", p)
 	}
 	if probed, down := f.Counts(); probed != 9 || down != 0 {
@@ -257,7 +257,7 @@ func TestWhatAConfigMayDo(t *testing.T) {
 		"withdrawn, stale":    {lifecycle.Deleted, probe.Hold, true, "up true"},
 		"nobody said: frozen": {0, probe.Down, false, "hold false"},
 	} {
-		s, now := probe.State{Direction: tt.direction, Until: start}, start
+		s, now := probe.State{Direction: tt.direction, ValidUntil: start}, start
 		if tt.late {
 			now = start.Add(time.Second)
 		}
@@ -282,18 +282,18 @@ func TestTheCapHoldsOverAnySequence(t *testing.T) {
 			at := target(rapid.SampledFrom([]string{"a", "b"}).Draw(t, "config"), rapid.IntRange(0, 14).Draw(t, "target"))
 			if _, joined := members[at]; !joined {
 				members[at] = true
-				f.Expect(at, false)
-				f.Acts(at, true, now)
+				f.Add(at, false)
+				f.SetActive(at, true, now)
 				f.ObserveDown(at, false)
 			}
 			_, before := f.Counts()
 			switch rapid.IntRange(0, 5).Draw(t, "step") {
 			case 0, 1:
-				f.Observe(at, healthy(now), now)
+				f.ObserveRun(at, healthy(now), now)
 			case 2:
-				f.Observe(at, turnsUnhealthy(now), now)
+				f.ObserveRun(at, turnsUnhealthy(now), now)
 			case 3:
-				p := f.PermitDown(at, start)
+				p := f.AcquireScaleDown(at, start)
 				probed, after := f.Counts()
 				if after > before && (after > limits.ScaledDownTargets(probed) || !p.Allowed) {
 					t.Fatalf("%d of %d are down with a cap of %s", after, probed, percent)
@@ -304,7 +304,7 @@ func TestTheCapHoldsOverAnySequence(t *testing.T) {
 			case 4:
 				f.ObserveDown(at, false)
 			case 5:
-				f.PermitUp(at, now)
+				f.AcquireScaleUp(at, now)
 			}
 		}
 	})

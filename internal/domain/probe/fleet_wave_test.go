@@ -55,8 +55,8 @@ func wave(interval func(i int) time.Duration) *cluster {
 		}
 		t := &probed{at: probe.TargetKey{Config: config.UID, Namespace: fmt.Sprint("shoot-", i)}, config: config}
 		t.state.NextRun = config.FirstRun(float64(i)/200, start)
-		c.fleet.Expect(t.at, false)
-		c.fleet.Acts(t.at, true, start)
+		c.fleet.Add(t.at, false)
+		c.fleet.SetActive(t.at, true, start)
 		c.fleet.ObserveDown(t.at, false)
 		c.targets = append(c.targets, t)
 	}
@@ -81,13 +81,13 @@ func (c *cluster) run(t *probed) {
 		external, ended = probe.Outcome{Class: probe.Timeout}, c.now.Add(t.config.Timeout)
 	}
 	t.state = t.state.After(t.config, probe.Run{Started: c.now, Ended: ended, Internal: probe.Outcome{Class: probe.OK}, External: &external, Witnessed: c.witnesses && t.dead && !c.broken, Spread: c.random.Float64()})
-	c.fleet.Observe(t.at, &t.state, c.now)
+	c.fleet.ObserveRun(t.at, &t.state, c.now)
 	if _, open := c.fleet.Breaker(); open && c.opened.IsZero() {
 		c.opened = c.now
 	}
 	switch t.state.Direction {
 	case probe.Down:
-		if !t.down && c.fleet.PermitDown(t.at, c.now).Allowed {
+		if !t.down && c.fleet.AcquireScaleDown(t.at, c.now).Allowed {
 			t.down = true
 			if _, open := c.fleet.Breaker(); open && !t.dead {
 				c.late++
@@ -95,7 +95,7 @@ func (c *cluster) run(t *probed) {
 			c.allowed++
 		}
 	case probe.Up:
-		if t.down && c.fleet.PermitUp(t.at, c.now).Allowed {
+		if t.down && c.fleet.AcquireScaleUp(t.at, c.now).Allowed {
 			t.down = false
 			c.fleet.ObserveDown(t.at, false)
 		}

@@ -19,28 +19,28 @@ type Flow struct {
 	StoppedAt time.Time
 	// Stopped says what took too long.
 	Stopped []Finding
-	// Raised are the objects that got their replicas back in this flow: their level is done when they have them.
-	Raised map[Ref]int32
-	// Passed are those that weren't scaled up while their level had time: the others are without them. Each has the tick at which
+	// ScaledUp are the objects that got their replicas back in this flow: their level is done when they have them.
+	ScaledUp map[Ref]int32
+	// Skipped are those that weren't scaled up while their level had time: the others are without them. Each has the tick at which
 	// it was tried last; zero when it couldn't be read until now.
-	Passed map[Ref]time.Time
+	Skipped map[Ref]time.Time
 }
 
 // Act is what is to be written to one object, under the preconditions of its Step.
 type Act struct {
 	Ref  Ref
 	Step Step
-	// Object as it was read.
+	// Object is the dependent as it was read.
 	Object Object
-	// Record that Take writes; else the one that is there.
+	// Record that StepScaleDown writes; else the one that is on the object.
 	Record *Record
 }
 
 // Scaling is what a flow is planned from.
 type Scaling struct {
 	Config *Config
-	// Former are objects that Config doesn't name any more: what was taken from them is given back, whatever Want is.
-	Former []Ref
+	// Removed are objects that Config doesn't name any more: their replicas are restored, whatever Want is.
+	Removed []Ref
 	// Objects are those of Refs, one for one.
 	Objects []Object
 	// Want is where to. Hold ends a flow without undoing anything.
@@ -51,36 +51,36 @@ type Scaling struct {
 	Hibernated bool
 	// Flow as the last plan left it.
 	Flow Flow
-	// Tick names the run that Want is from. A flow that stopped goes on with the next.
-	Tick time.Time
-	// Episode is when the protection began, see Episode.
-	Episode time.Time
-	Now     time.Time
-	// Server is the API server's clock, zero while it isn't known.
-	Server time.Time
+	// DecidedAt names the run that Want is from. A flow that stopped goes on with the next.
+	DecidedAt time.Time
+	// ProtectionSince is when the protection began, see ProtectionStart.
+	ProtectionSince time.Time
+	Now             time.Time
+	// ServerTime is the API server's clock, zero while it isn't known.
+	ServerTime time.Time
 }
 
 // Plan is what to write now, all at once, and why the rest isn't written.
 type Plan struct {
 	Acts []Act
-	// Own is how many of Acts, the first, are on objects that the config names.
-	Own      int
+	// Named is how many of Acts, the first, are on objects that the config names.
+	Named    int
 	Findings []Finding
 	// Done: everything is as the direction wants it, or left alone.
 	Done bool
-	// Left are those that keep their record although all should be undone: they may not be scaled, or can't be.
-	Left []Finding
-	// Unread: nothing is left to do now but for objects that can't be read, or weren't scaled up in time.
-	Unread bool
-	// LookAgain is when something may be due without any event; zero for never.
-	LookAgain time.Time
+	// Unrestored are those that keep their record although all should be undone: they may not be scaled, or can't be.
+	Unrestored []Finding
+	// Blocked: nothing is left to do now but for objects that can't be read, or weren't scaled up in time.
+	Blocked bool
+	// RequeueAt is when something may be due without any event; zero for never.
+	RequeueAt time.Time
 	Flow      Flow
 
-	// givesBack: something is given back to an object that the config doesn't name; stuck: it can't be read.
-	givesBack, stuck bool
+	// restoresRemoved: replicas are restored to an object that the config doesn't name; removedBlocked: it can't be read.
+	restoresRemoved, removedBlocked bool
 }
 
-// Refs are the objects that the config names, and behind them the former ones.
+// Refs are the objects that the config names, and after them the removed ones.
 func (in *Scaling) Refs() iter.Seq[Ref] {
 	return func(yield func(Ref) bool) {
 		for _, d := range in.Config.Dependents {
@@ -88,7 +88,7 @@ func (in *Scaling) Refs() iter.Seq[Ref] {
 				return
 			}
 		}
-		for _, ref := range in.Former {
+		for _, ref := range in.Removed {
 			if !yield(ref) {
 				return
 			}
@@ -104,20 +104,20 @@ func (in *Scaling) Refs() iter.Seq[Ref] {
 // until the outage is over.
 func PlanScaling(in Scaling) Plan {
 	p := in.plan()
-	p.Own = len(p.Acts)
-	for i, ref := range in.Former {
-		s := in.giveBack(&p, ref, in.Objects[len(in.Config.Dependents)+i])
-		p.givesBack, p.stuck = p.givesBack || s.Step != None, p.stuck || s.blocked
+	p.Named = len(p.Acts)
+	for i, ref := range in.Removed {
+		s := in.restore(&p, ref, in.Objects[len(in.Config.Dependents)+i])
+		p.restoresRemoved, p.removedBlocked = p.restoresRemoved || s.Step != StepNone, p.removedBlocked || s.blocked
 	}
 	if in.Withdrawn {
-		p.Done = p.Done && !p.givesBack && !p.stuck
+		p.Done = p.Done && !p.restoresRemoved && !p.removedBlocked
 	}
 	return p
 }
 
 func (in *Scaling) plan() Plan {
 	if in.Withdrawn {
-		return in.withdraw()
+		return in.restoreAll()
 	}
 	if in.Want == Hold || in.Hibernated {
 		return Plan{}
@@ -126,45 +126,45 @@ func (in *Scaling) plan() Plan {
 	if p.Flow.Direction != in.Want {
 		p.Flow = Flow{Direction: in.Want}
 	}
-	p.Flow.Raised, p.Flow.Passed = map[Ref]int32{}, map[Ref]time.Time{} // the argument's stay as they are
-	maps.Copy(p.Flow.Raised, in.Flow.Raised)
+	p.Flow.ScaledUp, p.Flow.Skipped = map[Ref]int32{}, map[Ref]time.Time{} // the argument's stay as they are
+	maps.Copy(p.Flow.ScaledUp, in.Flow.ScaledUp)
 	for _, d := range in.Config.Dependents { // an edit may have taken one out
-		if tried, passed := in.Flow.Passed[d.Ref]; passed {
-			p.Flow.Passed[d.Ref] = tried
+		if tried, passed := in.Flow.Skipped[d.Ref]; passed {
+			p.Flow.Skipped[d.Ref] = tried
 		}
 	}
 	if !p.Flow.StoppedAt.IsZero() {
-		if p.Flow.StoppedAt.Equal(in.Tick) {
-			p.Findings = append(in.findings(p.Flow.Raised), p.Flow.Stopped...)
+		if p.Flow.StoppedAt.Equal(in.DecidedAt) {
+			p.Findings = append(in.findings(p.Flow.ScaledUp), p.Flow.Stopped...)
 			return p
 		}
 		p.Flow.StoppedAt, p.Flow.Stopped, p.Flow.Started = time.Time{}, nil, time.Time{}
 	}
-	p.Findings = in.findings(p.Flow.Raised)
-	in.retry(&p)
+	p.Findings = in.findings(p.Flow.ScaledUp)
+	in.retrySkipped(&p)
 	for _, level := range in.levels() {
 		if in.planLevel(&p, level) {
 			return p
 		}
 	}
-	p.Unread = len(p.Flow.Passed) > 0 && len(p.Acts) == 0
-	p.Done, p.Flow = len(p.Flow.Passed) == 0, Flow{Direction: in.Want, Raised: p.Flow.Raised, Passed: p.Flow.Passed}
+	p.Blocked = len(p.Flow.Skipped) > 0 && len(p.Acts) == 0
+	p.Done, p.Flow = len(p.Flow.Skipped) == 0, Flow{Direction: in.Want, ScaledUp: p.Flow.ScaledUp, Skipped: p.Flow.Skipped}
 	return p
 }
 
-// place is a dependent's in the direction.
-func (in *Scaling) place(i int) Place {
+// scaleParameters is a dependent's in the direction.
+func (in *Scaling) scaleParameters(i int) ScaleParameters {
 	if in.Want == Up {
-		return in.Config.Dependents[i].Up
+		return in.Config.Dependents[i].ScaleUp
 	}
-	return in.Config.Dependents[i].Down
+	return in.Config.Dependents[i].ScaleDown
 }
 
 // levels ascend.
 func (in *Scaling) levels() []int {
 	var levels []int
 	for i := range in.Config.Dependents {
-		levels = append(levels, in.place(i).Level)
+		levels = append(levels, in.scaleParameters(i).Level)
 	}
 	slices.Sort(levels)
 	return slices.Compact(levels)
@@ -184,8 +184,8 @@ func (in *Scaling) findings(raised map[Ref]int32) []Finding {
 func (in *Scaling) planLevel(p *Plan, level int) (busy bool) {
 	var open []int
 	for i, d := range in.Config.Dependents {
-		_, passed := p.Flow.Passed[d.Ref]
-		if in.place(i).Level == level && !passed && !in.verdict(i, p.Flow.Raised).settled {
+		_, passed := p.Flow.Skipped[d.Ref]
+		if in.scaleParameters(i).Level == level && !passed && !in.verdict(i, p.Flow.ScaledUp).settled {
 			open = append(open, i)
 		}
 	}
@@ -199,81 +199,81 @@ func (in *Scaling) planLevel(p *Plan, level int) (busy bool) {
 		in.planObject(p, i)
 	}
 	waits := func(i int) bool {
-		_, passed := p.Flow.Passed[in.Config.Dependents[i].Ref]
+		_, passed := p.Flow.Skipped[in.Config.Dependents[i].Ref]
 		return !passed
 	}
 	if !slices.ContainsFunc(open, waits) {
 		return false
 	}
 	if len(p.Flow.Stopped) > 0 { // also what else was due waits: its level won't end
-		p.Acts, p.Flow.StoppedAt, p.LookAgain = nil, in.Tick, time.Time{}
+		p.Acts, p.Flow.StoppedAt, p.RequeueAt = nil, in.DecidedAt, time.Time{}
 		p.Findings = append(p.Findings, p.Flow.Stopped...)
 	}
 	return true
 }
 
 func (in *Scaling) planObject(p *Plan, i int) {
-	ref, place, s := in.Config.Dependents[i].Ref, in.place(i), in.verdict(i, p.Flow.Raised)
+	ref, place, s := in.Config.Dependents[i].Ref, in.scaleParameters(i), in.verdict(i, p.Flow.ScaledUp)
 	begin := p.Flow.Started.Add(place.Delay)
 	end := begin.Add(place.Timeout)
 	switch {
 	case in.Want == Up && !in.Now.Before(end): // what one is in the way of, the others must not wait for
-		in.pass(p, i, s)
+		in.skip(p, i, s)
 	case !in.Now.Before(end):
 		p.Flow.Stopped = append(p.Flow.Stopped, Finding{Ref: ref, Reason: TimedOut,
 			Message: fmt.Sprintf("it is not scaled %s after %s; the levels after %d wait", in.Want, place.Timeout, place.Level)})
-	case s.Step == None: // it takes its time, or can't be read just now
-		p.lookAgain(end)
+	case s.Step == StepNone: // it takes its time, or can't be read just now
+		p.requeueAt(end)
 	case in.Now.Before(begin):
-		p.lookAgain(begin)
+		p.requeueAt(begin)
 	default:
 		in.planAct(p, i, s.Step)
-		p.lookAgain(end)
+		p.requeueAt(end)
 	}
 }
 
 func (in *Scaling) planAct(p *Plan, i int, step Step) {
 	p.Acts = append(p.Acts, in.act(in.Config.Dependents[i].Ref, in.Objects[i], step))
-	if step == Raise {
-		p.Flow.Raised[in.Config.Dependents[i].Ref] = in.Objects[i].Record.Replicas
+	if step == StepScaleUp {
+		p.Flow.ScaledUp[in.Config.Dependents[i].Ref] = in.Objects[i].Record.Replicas
 	}
 }
 
-// pass lets the others go on without an object. One that can't be read has its reason already.
-func (in *Scaling) pass(p *Plan, i int, s Verdict) {
+// skip lets the others go on without an object. One that can't be read has its reason already.
+func (in *Scaling) skip(p *Plan, i int, s Verdict) {
 	if s.blocked {
-		p.Flow.Passed[in.Config.Dependents[i].Ref] = time.Time{}
+		p.Flow.Skipped[in.Config.Dependents[i].Ref] = time.Time{}
 		return
 	}
-	p.Flow.Passed[in.Config.Dependents[i].Ref] = in.Tick
-	in.tellPassed(p, i)
+	p.Flow.Skipped[in.Config.Dependents[i].Ref] = in.DecidedAt
+	in.reportSkipped(p, i)
 }
 
-func (in *Scaling) tellPassed(p *Plan, i int) {
+func (in *Scaling) reportSkipped(p *Plan, i int) {
 	p.Findings = append(p.Findings, Finding{Ref: in.Config.Dependents[i].Ref, Reason: TimedOut,
-		Message: fmt.Sprintf("it is not scaled %s after %s; the others don't wait for it", in.Want, in.place(i).Timeout)})
+		Message: fmt.Sprintf("it is not scaled %s after %s; the others don't wait for it", in.Want, in.scaleParameters(i).Timeout)})
 }
 
-// retry plans for what the flow went past: each is tried once a tick, for as long as it takes. What has its replicas back and
+// retrySkipped plans for what the flow went past: each is tried once a tick, for as long as it takes. What has its replicas back and
 // doesn't run them has nothing to wait for.
-func (in *Scaling) retry(p *Plan) {
+func (in *Scaling) retrySkipped(p *Plan) {
 	for i, d := range in.Config.Dependents {
-		tried, passed := p.Flow.Passed[d.Ref]
+		tried, passed := p.Flow.Skipped[d.Ref]
 		if !passed {
 			continue
 		}
-		switch s := in.verdict(i, p.Flow.Raised); {
-		case s.settled, s.Step == None && !s.blocked:
-			delete(p.Flow.Passed, d.Ref)
-			delete(p.Flow.Raised, d.Ref)
+		switch s := in.verdict(i, p.Flow.ScaledUp); {
+		case s.settled, s.Step == StepNone && !s.blocked:
+			delete(p.Flow.Skipped, d.Ref)
+			delete(p.Flow.ScaledUp, d.Ref)
 		case s.blocked:
 		default:
 			if !tried.IsZero() {
-				in.tellPassed(p, i)
+				in.reportSkipped(p, i)
 			}
-			if !tried.Equal(in.Tick) {
+			if !tried.Equal(in.DecidedAt) {
 				in.planAct(p, i, s.Step)
-				p.Flow.Passed[d.Ref] = in.Tick
+				p.Flow.Skipped[d.Ref] = in.DecidedAt
 			}
 		}
 	}
@@ -281,16 +281,16 @@ func (in *Scaling) retry(p *Plan) {
 
 func (in *Scaling) act(ref Ref, o Object, step Step) Act {
 	a := Act{Ref: ref, Step: step, Object: o, Record: o.Record}
-	if step == Take {
-		a.Record = recordOf(in.Config, &o, in.Episode)
+	if step == StepScaleDown {
+		a.Record = newRecord(in.Config, &o, in.ProtectionSince)
 	}
 	return a
 }
 
-// Harmful says whether replicas are taken.
-func (p *Plan) Harmful() bool {
-	return slices.ContainsFunc(p.Acts, func(a Act) bool { return a.Step == Take || a.Step == Lower })
+// ScalesDown says whether replicas are taken.
+func (p *Plan) ScalesDown() bool {
+	return slices.ContainsFunc(p.Acts, func(a Act) bool { return a.Step == StepScaleDown || a.Step == StepScaleDownAgain })
 }
 
-// Hold leaves out all acts but those that are never held back: on objects that the config doesn't name.
-func (p *Plan) Hold() { p.Acts, p.Own = p.Acts[p.Own:], 0 }
+// DropHeldActs leaves out all acts but those that are never held back: on objects that the config doesn't name.
+func (p *Plan) DropHeldActs() { p.Acts, p.Named = p.Acts[p.Named:], 0 }

@@ -38,10 +38,10 @@ func newCell(t *rapid.T) *cell {
 	w.config.Dependents = nil
 	w.noted = rapid.Bool().Draw(t, "annotations make generations")
 	for i := range rapid.IntRange(1, 4).Draw(t, "dependents") {
-		place := func(what string) probe.Place {
-			return probe.Place{Level: rapid.IntRange(0, 2).Draw(t, what), Delay: time.Duration(rapid.IntRange(0, 2).Draw(t, what+" delay")) * 5 * time.Second, Timeout: 30 * time.Second}
+		place := func(what string) probe.ScaleParameters {
+			return probe.ScaleParameters{Level: rapid.IntRange(0, 2).Draw(t, what), Delay: time.Duration(rapid.IntRange(0, 2).Draw(t, what+" delay")) * 5 * time.Second, Timeout: 30 * time.Second}
 		}
-		w.config.Dependents = append(w.config.Dependents, probe.Dependent{Ref: probe.Ref{APIVersion: "apps/v1", Kind: "Deployment", Name: fmt.Sprint(i)}, Up: place("up"), Down: place("down")})
+		w.config.Dependents = append(w.config.Dependents, probe.Dependent{Ref: probe.Ref{APIVersion: "apps/v1", Kind: "Deployment", Name: fmt.Sprint(i)}, ScaleUp: place("up"), ScaleDown: place("down")})
 		replicas := rapid.Int32Range(0, 3).Draw(t, "replicas")
 		w.before[i] = replicas
 		w.objects = append(w.objects, probe.Object{Generation: 1, Replicas: replicas, Current: replicas})
@@ -54,11 +54,11 @@ func (w *cell) tick(want probe.Direction, withdrawn bool, dieBefore int) (done b
 	w.now = w.now.Add(10 * time.Second)
 	var episode time.Time
 	if want == probe.Down {
-		episode = probe.Episode(w.config, w.objects, w.protection, w.now)
+		episode = probe.ProtectionStart(w.config, w.objects, w.protection, w.now)
 		w.protection = probe.Protection{Since: episode}
 	}
 	objects := append([]probe.Object(nil), w.objects...)
-	p := probe.PlanScaling(probe.Scaling{Config: w.config, Objects: objects, Want: want, Withdrawn: withdrawn, Flow: w.flow, Tick: w.now, Episode: episode, Now: w.now})
+	p := probe.PlanScaling(probe.Scaling{Config: w.config, Objects: objects, Want: want, Withdrawn: withdrawn, Flow: w.flow, DecidedAt: w.now, ProtectionSince: episode, Now: w.now})
 	w.flow = p.Flow
 	if want != probe.Down && len(p.Acts) > 0 {
 		w.protection = probe.Protection{Over: true}
@@ -115,18 +115,18 @@ func (w *cell) writes(i int, a probe.Act) []func() {
 		note(nil)
 	}
 	switch a.Step {
-	case probe.Take:
+	case probe.StepScaleDown:
 		return []func(){func() { w.taken[i], w.lowered[i] = o.Replicas, false; note(a.Record) }, lower}
-	case probe.Lower:
+	case probe.StepScaleDownAgain:
 		return []func(){lower}
-	case probe.Raise:
+	case probe.StepScaleUp:
 		return []func(){func() {
 			if took, ours := w.taken[i]; !ours || took != a.Record.Replicas || o.Replicas != 0 {
 				w.t.Fatalf("%s is at %d and gets %d; we took %d (%t)", a.Ref, o.Replicas, a.Record.Replicas, took, ours)
 			}
 			scale(a.Record.Replicas)
 		}, release}
-	case probe.Release:
+	case probe.StepRemoveRecord:
 		return []func(){release}
 	default:
 		w.t.Fatalf("nothing to write: %+v", a)

@@ -30,7 +30,7 @@ func told(p probe.Plan) string {
 	var words []string
 	for _, a := range p.Acts {
 		text := fmt.Sprintf("%s %s", a.Step, a.Ref)
-		if a.Step == probe.Take || a.Step == probe.Raise {
+		if a.Step == probe.StepScaleDown || a.Step == probe.StepScaleUp {
 			text += fmt.Sprintf(" %d", a.Record.Replicas)
 		}
 		words = append(words, text)
@@ -88,7 +88,7 @@ func TestWhatAnObjectNeeds(t *testing.T) {
 		"can't be read, and is another config's":   {probe.Object{Unread: "timeout", Record: another}, "Deployment/kcm NotRead", "done", "done", "done"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := probe.Scaling{Config: single(t, ""), Objects: []probe.Object{tt.object}, Tick: start, Episode: start, Now: start}
+			in := probe.Scaling{Config: single(t, ""), Objects: []probe.Object{tt.object}, DecidedAt: start, ProtectionSince: start, Now: start}
 			plan := func(change func(*probe.Scaling)) string {
 				in := in
 				change(&in)
@@ -111,14 +111,14 @@ func TestWhatAnObjectNeeds(t *testing.T) {
 }
 
 func TestOptionalOnesMayBeMissing(t *testing.T) {
-	in := probe.Scaling{Config: single(t, "optional"), Objects: []probe.Object{{Missing: true}}, Want: probe.Down, Tick: start, Now: start}
+	in := probe.Scaling{Config: single(t, "optional"), Objects: []probe.Object{{Missing: true}}, Want: probe.Down, DecidedAt: start, Now: start}
 	if got := told(probe.PlanScaling(in)); got != "done" {
 		t.Errorf("%q, want nothing to be said", got)
 	}
 }
 
 func TestARecordSaysWhatWasTaken(t *testing.T) {
-	in := probe.Scaling{Config: single(t, ""), Objects: []probe.Object{{Generation: 5, Replicas: 3, Current: 3}}, Want: probe.Down, Tick: start, Episode: start, Now: start}
+	in := probe.Scaling{Config: single(t, ""), Objects: []probe.Object{{Generation: 5, Replicas: 3, Current: 3}}, Want: probe.Down, DecidedAt: start, ProtectionSince: start, Now: start}
 	text := probe.PlanScaling(in).Acts[0].Record.String()
 	if want := `{"replicas":3,"owner":"uid-1","policy":"shoot/main","generation":7,"objectGeneration":5,"since":"2026-03-01T12:00:00Z"}`; text != want {
 		t.Errorf("%s, want %s", text, want)
@@ -153,7 +153,7 @@ func TestWhenAProtectionBegan(t *testing.T) {
 		"not by one that is up, once it is over": {probe.Object{Generation: 9, Replicas: 3, Record: record(nil)}, probe.Protection{Over: true}, start.Add(time.Hour)},
 		"not by another config's":                {probe.Object{Record: record(func(r *probe.Record) { r.Owner, r.Policy = "x", "y/z" })}, probe.Protection{}, start.Add(time.Hour)},
 	} {
-		if got := probe.Episode(c, []probe.Object{tt.object}, tt.known, now); !got.Equal(tt.want) {
+		if got := probe.ProtectionStart(c, []probe.Object{tt.object}, tt.known, now); !got.Equal(tt.want) {
 			t.Errorf("%s: %s, want %s", name, got, tt.want)
 		}
 	}
@@ -162,7 +162,7 @@ func TestWhenAProtectionBegan(t *testing.T) {
 // TestLevelsFollowEachOther walks through a protection of two levels.
 func TestLevelsFollowEachOther(t *testing.T) {
 	in := probe.Scaling{
-		Config: config(t, ""), Want: probe.Down, Tick: start, Episode: start, Now: start,
+		Config: config(t, ""), Want: probe.Down, DecidedAt: start, ProtectionSince: start, Now: start,
 		Objects: []probe.Object{{Generation: 1, Replicas: 2, Current: 2}, {Generation: 1, Replicas: 3, Current: 3}},
 	}
 	step := func(want string, wait time.Duration) {
@@ -171,7 +171,7 @@ func TestLevelsFollowEachOther(t *testing.T) {
 		if got := told(p); got != want {
 			t.Fatalf("%s: %q, want %q", in.Now.Sub(start), got, want)
 		}
-		if got := p.LookAgain.Sub(in.Now); wait != 0 && got != wait || wait == 0 && !p.LookAgain.IsZero() {
+		if got := p.RequeueAt.Sub(in.Now); wait != 0 && got != wait || wait == 0 && !p.RequeueAt.IsZero() {
 			t.Fatalf("%s: looks again after %s, want %s", in.Now.Sub(start), got, wait)
 		}
 		in.Flow = p.Flow
@@ -190,14 +190,14 @@ func TestLevelsFollowEachOther(t *testing.T) {
 	step("Deployment/mcm TimedOut", 0)
 	mcm.Current = 0
 	step("Deployment/mcm TimedOut", 0) // it is late, but the flow stopped
-	in.Tick = start.Add(35 * time.Second)
-	in.Now = in.Tick
+	in.DecidedAt = start.Add(35 * time.Second)
+	in.Now = in.DecidedAt
 	step("take Deployment/kcm 2", 30*time.Second)
 	*kcm = probe.Object{Generation: 2, Record: taken(2)}
 	step("done", 0)
 	// Up: kcm first, mcm 5s after that.
 	in.Want, in.Now = probe.Up, start.Add(2*time.Minute)
-	in.Tick = in.Now
+	in.DecidedAt = in.Now
 	step("raise Deployment/kcm 2", 30*time.Second)
 	*kcm = probe.Object{Generation: 3, Replicas: 2, Record: taken(2)}
 	step("release Deployment/kcm", 30*time.Second)
@@ -213,15 +213,15 @@ func TestLevelsFollowEachOther(t *testing.T) {
 
 func TestOfOneLevelAllGoTogether(t *testing.T) {
 	c := config(t, "")
-	c.Dependents[0].Down.Level = 0
-	in := probe.Scaling{Config: c, Want: probe.Down, Tick: start, Now: start, Objects: []probe.Object{{Replicas: 2}, {Replicas: 3}}}
+	c.Dependents[0].ScaleDown.Level = 0
+	in := probe.Scaling{Config: c, Want: probe.Down, DecidedAt: start, Now: start, Objects: []probe.Object{{Replicas: 2}, {Replicas: 3}}}
 	if got := told(probe.PlanScaling(in)); got != "take Deployment/kcm 2, take Deployment/mcm 3" {
 		t.Errorf("%q", got)
 	}
 }
 
 func TestWhatIsUnknownHoldsTheNextLevels(t *testing.T) {
-	in := probe.Scaling{Config: config(t, ""), Want: probe.Down, Tick: start, Now: start, Objects: []probe.Object{{Replicas: 2}, {Unread: "timeout"}}}
+	in := probe.Scaling{Config: config(t, ""), Want: probe.Down, DecidedAt: start, Now: start, Objects: []probe.Object{{Replicas: 2}, {Unread: "timeout"}}}
 	if got := told(probe.PlanScaling(in)); got != "Deployment/mcm NotRead" {
 		t.Errorf("%q", got)
 	}
@@ -234,15 +234,15 @@ func TestWhatIsUnknownHoldsTheNextLevels(t *testing.T) {
 // TestWhatIsUnreadHoldsNoOthersBack: what was taken is given back to those that can be read, in their order.
 func TestWhatIsUnreadHoldsNoOthersBack(t *testing.T) {
 	taken := record(func(r *probe.Record) { r.Replicas = 2 })
-	in := probe.Scaling{Config: config(t, ""), Want: probe.Up, Tick: start, Now: start,
+	in := probe.Scaling{Config: config(t, ""), Want: probe.Up, DecidedAt: start, Now: start,
 		Objects: []probe.Object{{Unread: "forbidden", Unseen: true}, {Generation: 6, Record: taken}}}
 	step := func(after time.Duration, want string, unread bool) {
 		t.Helper()
 		in.Now = start.Add(after)
-		in.Tick = in.Now.Truncate(10 * time.Second)
+		in.DecidedAt = in.Now.Truncate(10 * time.Second)
 		p := probe.PlanScaling(in)
-		if got := told(p); got != want || p.Unread != unread {
-			t.Fatalf("%s: %q, unread %t, want %q, %t", after, got, p.Unread, want, unread)
+		if got := told(p); got != want || p.Blocked != unread {
+			t.Fatalf("%s: %q, unread %t, want %q, %t", after, got, p.Blocked, want, unread)
 		}
 		in.Flow = p.Flow
 	}
@@ -262,12 +262,12 @@ func TestWhatIsUnreadHoldsNoOthersBack(t *testing.T) {
 // TestWhatIsNotScaledUpInTimeHoldsNoOthersBack: one that can't be scaled, or whose controller makes nothing of it.
 func TestWhatIsNotScaledUpInTimeHoldsNoOthersBack(t *testing.T) {
 	taken := record(func(r *probe.Record) { r.Replicas = 2 })
-	in := probe.Scaling{Config: config(t, ""), Want: probe.Up, Tick: start, Now: start,
+	in := probe.Scaling{Config: config(t, ""), Want: probe.Up, DecidedAt: start, Now: start,
 		Objects: []probe.Object{{Generation: 6, Record: taken}, {Generation: 6, Record: taken}}}
 	step := func(after time.Duration, want string) {
 		t.Helper()
 		in.Now = start.Add(after)
-		in.Tick = in.Now.Truncate(10 * time.Second)
+		in.DecidedAt = in.Now.Truncate(10 * time.Second)
 		p := probe.PlanScaling(in)
 		if got := told(p); got != want {
 			t.Fatalf("%s: %q, want %q", after, got, want)
@@ -296,7 +296,7 @@ func TestWhatIsNotScaledUpInTimeHoldsNoOthersBack(t *testing.T) {
 	*mcm = probe.Object{Generation: 7, Replicas: 2, Current: 2}
 	step(start+36*time.Second, "done")
 
-	in.Flow = probe.Flow{Direction: probe.Up, Passed: map[probe.Ref]time.Time{{APIVersion: "apps/v1", Kind: "Deployment", Name: "former"}: in.Tick}}
+	in.Flow = probe.Flow{Direction: probe.Up, Skipped: map[probe.Ref]time.Time{{APIVersion: "apps/v1", Kind: "Deployment", Name: "former"}: in.DecidedAt}}
 	step(start+37*time.Second, "done") // the config no longer names it
 }
 
@@ -314,11 +314,11 @@ func TestWhatIsWithdrawnSaysWhatKeepsItsRecord(t *testing.T) {
 		"is scaled down, and gets back": {probe.Object{Record: record(nil)}, false},
 	} {
 		p := probe.PlanScaling(probe.Scaling{Config: single(t, ""), Objects: []probe.Object{tt.object}, Withdrawn: true, Now: start})
-		if (len(p.Left) > 0) != tt.left {
-			t.Errorf("%s: %v is left", name, p.Left)
+		if (len(p.Unrestored) > 0) != tt.left {
+			t.Errorf("%s: %v is left", name, p.Unrestored)
 		}
 		for _, a := range p.Acts {
-			if a.Step == probe.Release {
+			if a.Step == probe.StepRemoveRecord {
 				t.Errorf("%s: its record is removed, and it has nothing back", name)
 			}
 		}
@@ -337,7 +337,7 @@ func TestAHoldLastsByTheServersClockToo(t *testing.T) {
 		"it is over":      {start.Add(2 * time.Hour), "take Deployment/kcm 3"},
 		"nobody knows it": {time.Time{}, "take Deployment/kcm 3"},
 	} {
-		in.Server = tt.server
+		in.ServerTime = tt.server
 		if got := told(probe.PlanScaling(in)); got != tt.want {
 			t.Errorf("%s: %s, want %s", name, got, tt.want)
 		}
@@ -348,7 +348,7 @@ func TestAHoldLastsByTheServersClockToo(t *testing.T) {
 func TestWhoScaledADependentUpIsNamed(t *testing.T) {
 	c := &probe.Config{UID: "a", Namespace: "ns", Name: "protect", Dependents: []probe.Dependent{{Ref: probe.Ref{APIVersion: "apps/v1", Kind: "Deployment", Name: "kcm"}}}}
 	for by, want := range map[string]probe.Verdict{
-		"autohealer": {Step: probe.Take},
+		"autohealer": {Step: probe.StepScaleDown},
 		"gitops":     {Reason: probe.ScaledByOthers, Message: "field manager gitops scaled it to 3 after it was scaled down"},
 		"":           {Reason: probe.ScaledByOthers, Message: "someone scaled it to 3 after it was scaled down"},
 	} {

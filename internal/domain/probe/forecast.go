@@ -14,11 +14,11 @@ import (
 // SampleSize is how many names or entries a plan, a message source or a status carries at most.
 const SampleSize = sample.Size
 
-// MostProven is how many kubeconfigs a status tells of that have worked; of those beyond the manager alone knows whether they did.
-const MostProven = 1000
+// MaxProvenKubeconfigs is how many kubeconfigs a status reports as proven; of the rest the manager alone knows whether they have worked.
+const MaxProvenKubeconfigs = 1000
 
-// World is what a forecast is made of.
-type World struct {
+// ClusterState is what a forecast is made of.
+type ClusterState struct {
 	// Namespaces that the config is for, hibernated and ending ones left out, sorted.
 	Namespaces []string
 	// Targets are what the config would find in those of them that were looked at.
@@ -120,7 +120,7 @@ type Forecast struct {
 
 // ForecastOf tells what a config would do if it were in force now, in place of a stored one of its name; with items where ahead
 // isn't nil.
-func ForecastOf(c *Config, limits limit.Limits, world World, ahead *Ahead) Forecast {
+func ForecastOf(c *Config, limits limit.Limits, world ClusterState, ahead *Simulation) Forecast {
 	f := Forecast{Targets: len(world.Namespaces), Probed: world.Probed, ScaledDown: world.ScaledDown}
 	f.Limit = limits.ScaledDownTargets(max(f.Probed, f.Targets))
 	for _, namespace := range world.Namespaces {
@@ -131,7 +131,7 @@ func ForecastOf(c *Config, limits limit.Limits, world World, ahead *Ahead) Forec
 		}
 	}
 	if ahead != nil {
-		f.Items.GivesBack = ahead.givesBack(c, world.Namespaces)
+		f.Items.Restores = ahead.restores(c, world.Namespaces)
 	}
 	return f
 }
@@ -170,7 +170,7 @@ func (f *Forecast) countDependent(c *Config, namespace string, dependent Depende
 	case d.Replicas > 0:
 		sample.Add(&f.WouldScaleDown, &f.WouldScaleDownNames, name)
 	}
-	f.countVital(namespace, name, d, facts)
+	f.countProtected(namespace, name, d, facts)
 	for _, scaler := range d.Scalers {
 		sample.Add(&f.AutoscaledDependents, &f.AutoscaledDependentNames, name, " (", scaler, ")")
 	}
@@ -181,8 +181,8 @@ func (f *Forecast) countDependent(c *Config, namespace string, dependent Depende
 	}
 }
 
-// countVital looks whether a dependent is what is probed, or Autohealer.
-func (f *Forecast) countVital(namespace, name string, d DependentFacts, facts TargetFacts) {
+// countProtected looks whether a dependent is what is probed, or Autohealer.
+func (f *Forecast) countProtected(namespace, name string, d DependentFacts, facts TargetFacts) {
 	if probed := facts.probedService(namespace, d.BehindServices); probed != "" {
 		sample.Add(&f.BackingDependents, &f.BackingDependentNames, name, " (", probed, ")")
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 // world has the same facts in each of its namespaces.
-func world(facts probe.TargetFacts, namespaces ...string) probe.World {
-	w := probe.World{Namespaces: namespaces, Targets: map[string]probe.TargetFacts{}, Probed: 4, ScaledDown: 1}
+func world(facts probe.TargetFacts, namespaces ...string) probe.ClusterState {
+	w := probe.ClusterState{Namespaces: namespaces, Targets: map[string]probe.TargetFacts{}, Probed: 4, ScaledDown: 1}
 	for _, namespace := range namespaces {
 		w.Targets[namespace] = facts
 	}

@@ -44,8 +44,8 @@ func outcome(class probe.Class) probe.Outcome { return probe.Outcome{Class: clas
 
 // run is a run of both probes that takes a second, of a user who may not list leases.
 func run(at time.Time, internal, external probe.Class) probe.Run {
-	r := probe.Run{Started: at, Ended: at.Add(time.Second), Internal: outcome(internal), ServerTime: at.Add(time.Second), Unlisted: outcome(probe.Forbidden)}
-	if probe.GoesOn(r.Internal) {
+	r := probe.Run{Started: at, Ended: at.Add(time.Second), Internal: outcome(internal), ServerTime: at.Add(time.Second), ListError: outcome(probe.Forbidden)}
+	if probe.Succeeded(r.Internal) {
 		o := outcome(external)
 		r.External = &o
 	}

@@ -12,9 +12,9 @@ import (
 type Items struct {
 	// Targets that were looked at.
 	Targets []TargetForecast
-	// GivesBack are the objects that a stored config of its name scaled down, and that this one would scale up at once,
-	// healthy or not. No more are known than its status tells.
-	GivesBack []v1alpha1.ScaledDependent
+	// Restores are the objects that a stored config of its name scaled down, and that this one would scale up at once,
+	// healthy or not. No more are known than its status says.
+	Restores []v1alpha1.ScaledDependent
 }
 
 // TargetForecast is what would become of one target.
@@ -40,21 +40,21 @@ type Change struct {
 	To   int32 `json:"to"`
 }
 
-// Ahead is from where a forecast looks ahead.
-type Ahead struct {
+// Simulation is from where a forecast looks ahead.
+type Simulation struct {
 	Now time.Time
-	// Scaled are the objects that a stored config of its name scaled down, as its status tells.
+	// Scaled are the objects that a stored config of its name scaled down, as its status says.
 	Scaled []v1alpha1.ScaledDependent
 }
 
-func (a *Ahead) givesBack(c *Config, namespaces []string) []v1alpha1.ScaledDependent {
+func (a *Simulation) restores(c *Config, namespaces []string) []v1alpha1.ScaledDependent {
 	return slices.DeleteFunc(slices.Clone(a.Scaled), func(s v1alpha1.ScaledDependent) bool {
 		names := slices.ContainsFunc(c.Dependents, func(d Dependent) bool { return d.Ref == Ref(s.Ref) })
 		return !c.Observe && names && slices.Contains(namespaces, s.Namespace)
 	})
 }
 
-func (a *Ahead) target(c *Config, namespace string, facts []DependentFacts) TargetForecast {
+func (a *Simulation) target(c *Config, namespace string, facts []DependentFacts) TargetForecast {
 	in := Scaling{Config: c, Want: Down, Now: a.Now}
 	for i, f := range facts {
 		o := Object{Missing: f.Missing, Unscalable: f.Unscalable, Replicas: f.Replicas, Current: f.Replicas, Hold: f.Hold, Ignore: f.Ignore}
@@ -65,16 +65,16 @@ func (a *Ahead) target(c *Config, namespace string, facts []DependentFacts) Targ
 		}
 		in.Objects = append(in.Objects, o)
 	}
-	in.Episode = Episode(c, in.Objects, Protection{}, a.Now)
+	in.ProtectionSince = ProtectionStart(c, in.Objects, Protection{}, a.Now)
 	t := TargetForecast{Namespace: namespace}
-	t.Down, t.Findings = in.rehearse()
+	t.Down, t.Findings = in.simulate()
 	in.Want, in.Flow = Up, Flow{}
-	t.Up, _ = in.rehearse()
+	t.Up, _ = in.simulate()
 	return t
 }
 
-// rehearse goes through a flow to its end, as if each write were carried out at once. It leaves the objects as they are then.
-func (in *Scaling) rehearse() (levels []LevelForecast, findings []Finding) {
+// simulate goes through a flow to its end, as if each write were carried out at once. It leaves the objects as they are then.
+func (in *Scaling) simulate() (levels []LevelForecast, findings []Finding) {
 	levels = []LevelForecast{}
 	for {
 		plan := PlanScaling(*in)
@@ -86,25 +86,25 @@ func (in *Scaling) rehearse() (levels []LevelForecast, findings []Finding) {
 			}
 			last := &levels[len(levels)-1]
 			for _, act := range plan.Acts {
-				last.Changes = append(last.Changes, in.carryOut(act))
+				last.Changes = append(last.Changes, in.apply(act))
 			}
-		case plan.Done || !plan.LookAgain.After(in.Now):
+		case plan.Done || !plan.RequeueAt.After(in.Now):
 			return levels, findings
 		default: // an object's initial delay
-			in.Now = plan.LookAgain
+			in.Now = plan.RequeueAt
 		}
 	}
 }
 
-// carryOut does to the objects what an act does.
-func (in *Scaling) carryOut(act Act) Change {
+// apply does to the objects what an act does.
+func (in *Scaling) apply(act Act) Change {
 	i := slices.IndexFunc(in.Config.Dependents, func(d Dependent) bool { return d.Ref == act.Ref })
 	o := &in.Objects[i]
 	change := Change{Ref: act.Ref, From: o.Replicas}
 	switch act.Step {
-	case Take, Lower:
+	case StepScaleDown, StepScaleDownAgain:
 		o.Record, o.Replicas = act.Record, 0
-	case Raise:
+	case StepScaleUp:
 		o.Record, o.Replicas = nil, act.Record.Replicas
 	default:
 		o.Record = nil

@@ -18,8 +18,8 @@ import (
 type known map[string][]probe.DependentFacts
 
 // of is the world that a config finds.
-func (k known) of(c *probe.Config) probe.World {
-	w := probe.World{Namespaces: []string{c.Namespace}, Targets: map[string]probe.TargetFacts{}}
+func (k known) of(c *probe.Config) probe.ClusterState {
+	w := probe.ClusterState{Namespaces: []string{c.Namespace}, Targets: map[string]probe.TargetFacts{}}
 	if c.Namespaces != nil {
 		w.Namespaces = []string{"a", "b", "unknown"}
 	}
@@ -49,18 +49,18 @@ func tell(o probe.Items) string {
 		}
 		out.WriteString("; ")
 	}
-	for _, s := range o.GivesBack {
+	for _, s := range o.Restores {
 		fmt.Fprintf(&out, "gives back %s/%s:%d; ", s.Namespace, s.Ref.Name, s.PreviousReplicas)
 	}
 	return strings.TrimSuffix(out.String(), "; ")
 }
 
 func TestAForecastGoesThroughTheLevelsAsTheManagerDoes(t *testing.T) {
-	at := func(level int, delay time.Duration) probe.Place {
-		return probe.Place{Level: level, Delay: delay, Timeout: time.Minute}
+	at := func(level int, delay time.Duration) probe.ScaleParameters {
+		return probe.ScaleParameters{Level: level, Delay: delay, Timeout: time.Minute}
 	}
-	deployment := func(name string, down, up probe.Place) probe.Dependent {
-		return probe.Dependent{Ref: probe.Ref{"apps/v1", "Deployment", name}, Down: down, Up: up}
+	deployment := func(name string, down, up probe.ScaleParameters) probe.Dependent {
+		return probe.Dependent{Ref: probe.Ref{"apps/v1", "Deployment", name}, ScaleDown: down, ScaleUp: up}
 	}
 	config := func(change func(*probe.Config)) *probe.Config {
 		c := &probe.Config{UID: "u", Namespace: "a", Name: "c", Dependents: []probe.Dependent{
@@ -95,7 +95,7 @@ func TestAForecastGoesThroughTheLevelsAsTheManagerDoes(t *testing.T) {
 			[]v1alpha1.ScaledDependent{down("a", "kcm", 2)}, "gives back a/kcm:2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ahead := &probe.Ahead{Now: start, Scaled: tt.scaled}
+			ahead := &probe.Simulation{Now: start, Scaled: tt.scaled}
 			if got := tell(probe.ForecastOf(tt.config, limit.Builtin(), tt.known.of(tt.config), ahead).Items); got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}

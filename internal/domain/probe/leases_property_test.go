@@ -201,7 +201,7 @@ func TestAnySequenceOfRunsWithLeases(t *testing.T) {
 func (g *grove) tell(r *probe.Run) {
 	switch rapid.SampledFrom([]string{"none", "part", "late", "whole", "whole", "whole"}).Draw(g.t, "list") {
 	case "none":
-		r.Unlisted = probe.Outcome{Class: probe.Timeout}
+		r.ListError = probe.Outcome{Class: probe.Timeout}
 		return
 	case "part":
 		r.Leases = g.list()
@@ -238,7 +238,7 @@ func (g *grove) recover() {
 		}
 		switch how {
 		case "not listed":
-			r.Unlisted = outcome(probe.TooManyRequests)
+			r.ListError = outcome(probe.TooManyRequests)
 		case "not allowed":
 		default:
 			r.Leases = g.list()

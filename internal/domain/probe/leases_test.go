@@ -46,9 +46,9 @@ func TestWhatLeasesSay(t *testing.T) {
 		"a clock that is a little ahead is no news": {aged(-29, 1, 1), 0.6, 2, 3, 0, 0, "OK"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			terms := probe.LeaseTerms{FailureFraction: tt.fraction, Grace: 40 * time.Second, MinCandidates: tt.min, MaxProtection: time.Hour}
-			watched, _ := probe.LeaseBook{}.Judge(terms, tt.leases, start, start.Add(-12*time.Second))
-			_, j := watched.Judge(terms, tt.leases, start, start)
+			terms := probe.LeaseSettings{FailureFraction: tt.fraction, Grace: 40 * time.Second, MinCandidates: tt.min, MaxProtection: time.Hour}
+			watched, _ := probe.LeaseTracker{}.Evaluate(terms, tt.leases, start, start.Add(-12*time.Second))
+			_, j := watched.Evaluate(terms, tt.leases, start, start)
 			if j.Candidates != tt.candidates || j.Expired != tt.expired || j.Skewed != tt.skewed || j.Outcome.Class != tt.want {
 				t.Errorf("%+v, want %d candidates, %d expired, %d skewed, %s", j, tt.candidates, tt.expired, tt.skewed, tt.want)
 			}
@@ -75,12 +75,12 @@ func TestALeaseMustHaveBeenSeenNotToMove(t *testing.T) {
 		"watched and not yet expired, they say they live": {40 * time.Second, time.Hour, aged(29, 29), 0, 0, "OK"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			terms := probe.LeaseTerms{FailureFraction: 0.6, Grace: tt.grace, MinCandidates: 2, MaxProtection: time.Hour}
-			book := probe.LeaseBook{}
+			terms := probe.LeaseSettings{FailureFraction: 0.6, Grace: tt.grace, MinCandidates: 2, MaxProtection: time.Hour}
+			book := probe.LeaseTracker{}
 			if tt.watched > 0 {
-				book, _ = book.Judge(terms, tt.leases, start.Add(-min(tt.watched, 10*time.Second)), start.Add(-tt.watched))
+				book, _ = book.Evaluate(terms, tt.leases, start.Add(-min(tt.watched, 10*time.Second)), start.Add(-tt.watched))
 			}
-			_, j := book.Judge(terms, tt.leases, start, start)
+			_, j := book.Evaluate(terms, tt.leases, start, start)
 			if j.Expired != tt.expired || j.Unproven != tt.unproven || j.Outcome.Class != tt.want {
 				t.Errorf("%+v, want %d expired, %d unproven, %s", j, tt.expired, tt.unproven, tt.want)
 			}
@@ -89,33 +89,33 @@ func TestALeaseMustHaveBeenSeenNotToMove(t *testing.T) {
 }
 
 func TestAHealthyClusterCostsNothing(t *testing.T) {
-	terms := probe.LeaseTerms{FailureFraction: 0.6, Grace: 40 * time.Second, MinCandidates: 2, MaxProtection: time.Hour}
-	if book, _ := (probe.LeaseBook{}).Judge(terms, aged(1, 10, 19), start, start); len(book) != 0 {
+	terms := probe.LeaseSettings{FailureFraction: 0.6, Grace: 40 * time.Second, MinCandidates: 2, MaxProtection: time.Hour}
+	if book, _ := (probe.LeaseTracker{}).Evaluate(terms, aged(1, 10, 19), start, start); len(book) != 0 {
 		t.Errorf("%d leases are remembered that are renewed", len(book))
 	}
 }
 
 // TestANodeWhoseClockIsBehindIsAlive: its lease always looks expired, and yet it is renewed.
 func TestANodeWhoseClockIsBehindIsAlive(t *testing.T) {
-	terms := probe.LeaseTerms{FailureFraction: 0.6, Grace: 40 * time.Second, MinCandidates: 2, MaxProtection: time.Hour}
-	book, j := probe.LeaseBook{}.Judge(terms, aged(100, 100), start, start)
+	terms := probe.LeaseSettings{FailureFraction: 0.6, Grace: 40 * time.Second, MinCandidates: 2, MaxProtection: time.Hour}
+	book, j := probe.LeaseTracker{}.Evaluate(terms, aged(100, 100), start, start)
 	if j.Outcome.Class != "LeasesUnproven" {
 		t.Fatalf("at first sight: %+v", j)
 	}
 	renewed := aged(100, 90) // twelve seconds later the second one was renewed, by its clock 78 seconds ago
-	book, j = book.Judge(terms, renewed, start.Add(12*time.Second), start.Add(12*time.Second))
+	book, j = book.Evaluate(terms, renewed, start.Add(12*time.Second), start.Add(12*time.Second))
 	if j.Expired != 1 || j.Skewed != 1 || j.Outcome.Class != "OK" {
 		t.Errorf("after a renewal: %+v", j)
 	}
-	book, j = book.Judge(terms, renewed, start.Add(41*time.Second), start.Add(41*time.Second))
+	book, j = book.Evaluate(terms, renewed, start.Add(41*time.Second), start.Add(41*time.Second))
 	if j.Skewed != 1 {
 		t.Errorf("29s after the renewal: %+v", j)
 	}
-	book, j = book.Judge(terms, renewed, start.Add(42*time.Second), start.Add(42*time.Second))
+	book, j = book.Evaluate(terms, renewed, start.Add(42*time.Second), start.Add(42*time.Second))
 	if j.Expired != 2 || j.Skewed != 0 {
 		t.Errorf("30s after the renewal: %+v", j)
 	}
-	if book, _ = book.Judge(terms, nil, start, start); len(book) != 0 {
+	if book, _ = book.Evaluate(terms, nil, start, start); len(book) != 0 {
 		t.Errorf("nodes that are gone are remembered: %v", book)
 	}
 }
@@ -123,7 +123,7 @@ func TestANodeWhoseClockIsBehindIsAlive(t *testing.T) {
 // leaseRun has leases, or is throttled when it would list them.
 func leaseRun(at time.Time, leases []probe.NodeLease) probe.Run {
 	r := run(at, "OK", "OK")
-	r.Leases, r.Unlisted = leases, outcome(probe.TooManyRequests)
+	r.Leases, r.ListError = leases, outcome(probe.TooManyRequests)
 	if leases != nil {
 		r.ServerTime = start
 	}
@@ -186,10 +186,10 @@ func TestLeasesThatCannotBeListedAreAsTheyWere(t *testing.T) {
 			}
 			for range tt.want {
 				r := leaseRun(at, nil)
-				r.Unlisted.Class = tt.unlisted
+				r.ListError.Class = tt.unlisted
 				s = s.After(c, r)
 				got += string(s.Direction.String()[0])
-				if s.LeasesHold(c) && (s.OuterHealthy(c) || tt.before != nil && !s.OuterUnhealthy(c)) {
+				if s.LeasesHoldRestore(c) && (s.ExternalHealthy(c) || tt.before != nil && !s.ExternalUnhealthy(c)) {
 					t.Errorf("it is told to be better than it was: %+v", s)
 				}
 				at = at.Add(10 * time.Second)
@@ -207,14 +207,14 @@ func TestLeasesThatCannotBeListedAreAsTheyWere(t *testing.T) {
 func TestWhyLeasesCannotBeListedIsKept(t *testing.T) {
 	c := config(t, "nodeLeases: {}")
 	r := leaseRun(start, nil)
-	r.Unlisted = probe.Outcome{Class: probe.Forbidden, Detail: "x"}
+	r.ListError = probe.Outcome{Class: probe.Forbidden, Detail: "x"}
 	s := probe.State{}.After(c, r)
-	if s.LeasesUnreadable(c) || s.Unlisted != 1 || s.LastUnlisted.Detail != "x" {
-		t.Errorf("after one: %d, %+v", s.Unlisted, s.LastUnlisted)
+	if s.LeasesUnreadable(c) || s.ListFailures != 1 || s.LastListError.Detail != "x" {
+		t.Errorf("after one: %d, %+v", s.ListFailures, s.LastListError)
 	}
 	s = s.After(c, leaseRun(start.Add(10*time.Second), aged(1, 1, 1)))
-	if s.Unlisted != 0 || s.LastUnlisted != (probe.Outcome{}) {
-		t.Errorf("after a list: %d, %+v", s.Unlisted, s.LastUnlisted)
+	if s.ListFailures != 0 || s.LastListError != (probe.Outcome{}) {
+		t.Errorf("after a list: %d, %+v", s.ListFailures, s.LastListError)
 	}
 }
 
@@ -228,8 +228,8 @@ func TestAListThatWaitsForOthersEndsNothing(t *testing.T) {
 	for i := range 20 {
 		at = at.Add(10 * time.Second)
 		r := leaseRun(at, nil)
-		r.Unlisted = probe.Outcome{Class: probe.NotRun}
-		if s = s.After(c, r); s.Direction != probe.Hold || s.LeasesUnreadable(c) || !s.OuterUnhealthy(c) {
+		r.ListError = probe.Outcome{Class: probe.NotRun}
+		if s = s.After(c, r); s.Direction != probe.Hold || s.LeasesUnreadable(c) || !s.ExternalUnhealthy(c) {
 			t.Fatalf("after %d runs without a place: %+v", i+1, s)
 		}
 	}
@@ -237,14 +237,14 @@ func TestAListThatWaitsForOthersEndsNothing(t *testing.T) {
 
 // TestAServerFillsNoMoreThanABook: who is probed says how many nodes there are, and what they are called.
 func TestAServerFillsNoMoreThanABook(t *testing.T) {
-	terms := probe.LeaseTerms{FailureFraction: 0.6, Grace: 40 * time.Second, MinCandidates: 2, MaxProtection: time.Hour}
-	judge := func(n int) (probe.LeaseBook, probe.LeaseJudgement) {
+	terms := probe.LeaseSettings{FailureFraction: 0.6, Grace: 40 * time.Second, MinCandidates: 2, MaxProtection: time.Hour}
+	judge := func(n int) (probe.LeaseTracker, probe.LeaseResult) {
 		var leases []probe.NodeLease
 		for i := range n {
 			leases = append(leases, probe.NodeLease{Node: fmt.Sprint("node-", i), Renewed: start.Add(-time.Minute)})
 		}
-		book, _ := probe.LeaseBook{}.Judge(terms, leases, start, start)
-		return book.Judge(terms, leases, start.Add(time.Minute), start.Add(time.Minute))
+		book, _ := probe.LeaseTracker{}.Evaluate(terms, leases, start, start)
+		return book.Evaluate(terms, leases, start.Add(time.Minute), start.Add(time.Minute))
 	}
 	if book, j := judge(20_000); len(book) != 5_000 || j.Expired != 5_000 || j.Unproven != 15_000 || j.Outcome.Class != probe.LeasesUnproven {
 		t.Errorf("of 20,000 late leases %d are kept: %+v", len(book), j)
@@ -336,11 +336,11 @@ func TestNodesThatAreDeadAreNoOutage(t *testing.T) {
 		"one node of one":                         {aged(3600), 0, 0, 0, 1, "TooFewCandidates", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			terms := probe.LeaseTerms{FailureFraction: 0.6, Grace: 40 * time.Second, MinCandidates: 2, MaxProtection: time.Hour}
-			watched, _ := probe.LeaseBook{}.Judge(terms, tt.leases, start, start.Add(-12*time.Second))
-			_, j := watched.Judge(terms, tt.leases, start, start)
-			if j.Candidates != tt.candidates || j.Expired != tt.expired || j.Faulty != tt.faulty || j.Outlasted != tt.outlasted || j.Outcome.Class != tt.want || terms.GaveUp(j) != tt.gaveUp {
-				t.Errorf("%+v, gave up %t, want %+v", j, terms.GaveUp(j), tt)
+			terms := probe.LeaseSettings{FailureFraction: 0.6, Grace: 40 * time.Second, MinCandidates: 2, MaxProtection: time.Hour}
+			watched, _ := probe.LeaseTracker{}.Evaluate(terms, tt.leases, start, start.Add(-12*time.Second))
+			_, j := watched.Evaluate(terms, tt.leases, start, start)
+			if j.Candidates != tt.candidates || j.Expired != tt.expired || j.Faulty != tt.faulty || j.TooOld != tt.outlasted || j.Outcome.Class != tt.want || terms.ProtectionExpired(j) != tt.gaveUp {
+				t.Errorf("%+v, gave up %t, want %+v", j, terms.ProtectionExpired(j), tt)
 			}
 		})
 	}
@@ -378,8 +378,8 @@ func TestAProtectionByLeasesEnds(t *testing.T) {
 		}
 	}
 	pass(14, probe.OK)
-	if want := "hhhhdddddddddd"; got != want || s.LeasesGaveUp(c) {
-		t.Fatalf("%s, want %s, gave up %t", got, want, s.LeasesGaveUp(c))
+	if want := "hhhhdddddddddd"; got != want || s.LeaseProtectionExpired(c) {
+		t.Fatalf("%s, want %s, gave up %t", got, want, s.LeaseProtectionExpired(c))
 	}
 	pass(20, probe.Timeout)
 	got = ""
@@ -388,27 +388,27 @@ func TestAProtectionByLeasesEnds(t *testing.T) {
 		t.Errorf("after an outage of the external probe: %s", got)
 	}
 	pass(12, probe.OK)
-	if s.Direction != probe.Up || !s.LeasesGaveUp(c) {
-		t.Errorf("after the maximum: %s, gave up %t", got, s.LeasesGaveUp(c))
+	if s.Direction != probe.Up || !s.LeaseProtectionExpired(c) {
+		t.Errorf("after the maximum: %s, gave up %t", got, s.LeaseProtectionExpired(c))
 	}
 	s = probe.State{}
 	got = ""
 	pass(12, probe.OK)
-	if strings.Contains(got, "d") || !s.LeasesGaveUp(c) {
-		t.Errorf("another process: %s, gave up %t", got, s.LeasesGaveUp(c))
+	if strings.Contains(got, "d") || !s.LeaseProtectionExpired(c) {
+		t.Errorf("another process: %s, gave up %t", got, s.LeaseProtectionExpired(c))
 	}
 	dead = []probe.NodeLease{{Node: "n0", Renewed: at}, {Node: "n1", Renewed: at}}
 	got = ""
 	pass(8, probe.OK)
-	if !strings.HasSuffix(got, "d") || s.LeasesGaveUp(c) {
-		t.Errorf("the next outage: %s, gave up %t", got, s.LeasesGaveUp(c))
+	if !strings.HasSuffix(got, "d") || s.LeaseProtectionExpired(c) {
+		t.Errorf("the next outage: %s, gave up %t", got, s.LeaseProtectionExpired(c))
 	}
 	pass(20, probe.Timeout)
 	dead = []probe.NodeLease{{Node: "n0", Renewed: at}, {Node: "n1", Renewed: at}}
-	if pass(18, probe.OK); s.LeasesGaveUp(c) {
+	if pass(18, probe.OK); s.LeaseProtectionExpired(c) {
 		t.Error("before the maximum")
 	}
-	if pass(1, probe.OK); !s.LeasesGaveUp(c) {
+	if pass(1, probe.OK); !s.LeaseProtectionExpired(c) {
 		t.Error("after leases were fine, an outage before that makes nothing last longer")
 	}
 }
@@ -427,8 +427,8 @@ func TestAnOutageBeforeLeasesWereLookedAtIsNoTimeOfTheirs(t *testing.T) {
 }
 
 func TestWhyLeasesStoppedMattersHoweverLongAgo(t *testing.T) {
-	terms := probe.LeaseTerms{FailureFraction: 0.6, Grace: 40 * time.Second, MinCandidates: 2, MaxProtection: time.Hour}
-	if !terms.Suspects(aged(7200, 7200, 1), start) {
+	terms := probe.LeaseSettings{FailureFraction: 0.6, Grace: 40 * time.Second, MinCandidates: 2, MaxProtection: time.Hour}
+	if !terms.LooksExpired(aged(7200, 7200, 1), start) {
 		t.Error("nodes aren't looked at after an outage of two hours")
 	}
 }

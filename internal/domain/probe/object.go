@@ -2,9 +2,11 @@ package probe
 
 import (
 	"fmt"
+	"strconv"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/hold"
 )
 
@@ -28,7 +30,7 @@ type Object struct {
 	Generation      int64
 	// Replicas that are asked for, and Current ones that there are, as /scale says.
 	Replicas, Current int32
-	// ScaledBy is the field manager that asked for its replicas, where it has a Record all the same; "" when that isn't told.
+	// ScaledBy is the field manager that asked for its replicas, where it has a Record all the same; "" when that isn't known.
 	ScaledBy string
 	// Record on it, nil for none; RecordError when there is one that can't be read.
 	Record      *Record
@@ -42,16 +44,16 @@ const FieldManager = "autohealer"
 type Step int
 
 const (
-	// None: nothing.
-	None Step = iota
-	// Take writes the record and then, with the resourceVersion of that write, scale 0.
-	Take
-	// Lower writes scale 0, with the resourceVersion that was read: the record is there already.
-	Lower
-	// Raise writes the scale of the record, with the resourceVersion that was read, and then removes the record.
-	Raise
-	// Release removes the record.
-	Release
+	// StepNone: nothing.
+	StepNone Step = iota
+	// StepScaleDown writes the record and then, with the resourceVersion of that write, scale 0.
+	StepScaleDown
+	// StepScaleDownAgain writes scale 0, with the resourceVersion that was read: the record is there already.
+	StepScaleDownAgain
+	// StepScaleUp writes the scale of the record, with the resourceVersion that was read, and then removes the record.
+	StepScaleUp
+	// StepRemoveRecord removes the record.
+	StepRemoveRecord
 )
 
 // String names the step as logs do.
@@ -90,8 +92,8 @@ type Verdict struct {
 
 	// settled: nothing is to be written, and it has the replicas that it is to have.
 	settled bool
-	// blocked: it isn't known what it needs. left: it keeps its record, and what was taken.
-	blocked, left bool
+	// blocked: it isn't known what it needs. unrestored: it keeps its record, and isn't scaled up.
+	blocked, unrestored bool
 }
 
 func (s Verdict) finding(ref Ref) Finding {
@@ -100,21 +102,21 @@ func (s Verdict) finding(ref Ref) Finding {
 
 var settled = Verdict{settled: true}
 
-func needs(step Step) Verdict { return Verdict{Step: step} }
+func needsStep(step Step) Verdict { return Verdict{Step: step} }
 
-func alone(reason Reason, format string, args ...any) Verdict {
+func leftAlone(reason Reason, format string, args ...any) Verdict {
 	return Verdict{settled: true, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// kept is of an object that keeps its record.
-func kept(reason Reason, format string, args ...any) Verdict {
-	s := alone(reason, format, args...)
-	s.left = true
+// keepsRecord is of an object that keeps its record.
+func keepsRecord(reason Reason, format string, args ...any) Verdict {
+	s := leftAlone(reason, format, args...)
+	s.unrestored = true
 	return s
 }
 
-// common is what holds in both directions; ok is false when the direction matters.
-func (o *Object) common(c *Config) (s Verdict, ok bool) {
+// eitherDirection is what holds in both directions; ok is false when the direction matters.
+func (o *Object) eitherDirection(c *Config) (s Verdict, ok bool) {
 	ours := o.Record != nil && o.Record.Of(c)
 	switch {
 	case o.Missing, o.Deleting:
@@ -122,13 +124,13 @@ func (o *Object) common(c *Config) (s Verdict, ok bool) {
 	case o.Unread != "":
 		return o.unread(ours), true
 	case o.RecordError != "":
-		return kept(RecordUnreadable, "%s", o.RecordError), true
+		return keepsRecord(RecordUnreadable, "%s", o.RecordError), true
 	case o.Unscalable && ours:
-		return kept(NotScalable, "its kind has no scale subresource any more; %d replicas were taken from it", o.Record.Replicas), true
+		return keepsRecord(NotScalable, "its kind has no scale subresource any more; it had %d replicas before it was scaled down", o.Record.Replicas), true
 	case o.Unscalable:
-		return alone(NotScalable, "its kind has no scale subresource"), true
+		return leftAlone(NotScalable, "its kind has no scale subresource"), true
 	case o.Record != nil && !ours:
-		return alone(OwnedByAnother, "it is scaled down for ProbeConfig %s", o.Record.Policy), true
+		return leftAlone(OwnedByAnother, "it is scaled down for ProbeConfig %s", o.Record.Policy), true
 	}
 	return Verdict{}, false
 }
@@ -137,16 +139,16 @@ func (o *Object) common(c *Config) (s Verdict, ok bool) {
 func (o *Object) unread(ours bool) Verdict {
 	s := Verdict{blocked: true, Reason: NotRead, Message: o.Unread}
 	if ours {
-		s.Message = fmt.Sprintf("%d replicas were taken from it: %s", o.Record.Replicas, o.Unread)
+		s.Message = fmt.Sprintf("it had %d replicas before it was scaled down: %s", o.Record.Replicas, o.Unread)
 	}
 	return s
 }
 
-// recorded says whether something may have been taken from the object, as far as its record tells.
-func (o *Object) recorded() bool { return o.Record != nil || o.Unseen }
+// mayHaveRecord says whether the object may be scaled down, by its record.
+func (o *Object) mayHaveRecord() bool { return o.Record != nil || o.Unseen }
 
-// Owes says whether something may have been taken from the object that it hasn't got back.
-func (o *Object) Owes(c *Config) bool {
+// MayNeedRestore says whether the object may be scaled down for the config.
+func (o *Object) MayNeedRestore(c *Config) bool {
 	return !o.Missing && (o.Unseen || o.RecordError != "" || o.Record != nil && o.Record.Of(c))
 }
 
@@ -160,29 +162,29 @@ func (in *Scaling) verdict(i int, raised map[Ref]int32) Verdict {
 
 // down says what an object needs to be scaled down, if people don't ask to leave it alone.
 func (in *Scaling) down(i int) Verdict {
-	s := in.downUnheld(i)
-	if h := in.Objects[i].Hold; (s.Step == Take || s.Step == Lower) && h.Holds(in.Now, in.Server) {
-		return alone(HeldByAnnotation, "%s", h.Says(in.Now))
+	s := in.downIgnoringHold(i)
+	if h := in.Objects[i].Hold; (s.Step == StepScaleDown || s.Step == StepScaleDownAgain) && h.Active(in.Now, in.ServerTime) {
+		return leftAlone(HeldByAnnotation, "%s", h.Message(in.Now))
 	}
 	return s
 }
 
-func (in *Scaling) downUnheld(i int) Verdict {
+func (in *Scaling) downIgnoringHold(i int) Verdict {
 	o := &in.Objects[i]
 	if o.Missing && !in.Config.Dependents[i].Optional {
-		return alone(DependentMissing, "there is no such object, and it is not optional")
+		return leftAlone(DependentMissing, "there is no such object, and it is not optional")
 	}
-	if s, ok := o.common(in.Config); ok {
+	if s, ok := o.eitherDirection(in.Config); ok {
 		return s
 	}
 	r := o.Record
 	switch {
 	case o.Ignore:
-		return alone(AskedToIgnore, "it is annotated to be left alone")
+		return leftAlone(AskedToIgnore, "it is annotated to be left alone")
 	case r == nil && o.Replicas == 0:
 		return settled
 	case r == nil:
-		return needs(Take)
+		return needsStep(StepScaleDown)
 	case o.Replicas == 0:
 		return Verdict{settled: o.Current == 0}
 	default:
@@ -193,42 +195,56 @@ func (in *Scaling) downUnheld(i int) Verdict {
 // downAgain says what an object with replicas needs that has a record.
 func (in *Scaling) downAgain(o *Object) Verdict {
 	switch r := o.Record; {
-	case !r.Since.Time.Equal(in.Episode): // left by an earlier protection that died between two writes
-		return needs(Take)
-	case r.untaken(o) && r.Replicas == o.Replicas: // we died before they were taken
-		return needs(Lower)
-	case r.untaken(o): // and someone else scaled it just then
-		return needs(Take)
+	case !r.Since.Time.Equal(in.ProtectionSince): // left by an earlier protection that died between two writes
+		return needsStep(StepScaleDown)
+	case r.neverScaledDown(o) && r.Replicas == o.Replicas: // we died before they were taken
+		return needsStep(StepScaleDownAgain)
+	case r.neverScaledDown(o): // and someone else scaled it just then
+		return needsStep(StepScaleDown)
 	case o.ScaledBy == FieldManager: // we died before its record was removed, and this is another outage
-		return needs(Take)
+		return needsStep(StepScaleDown)
 	default:
 		by := "someone"
 		if o.ScaledBy != "" {
 			by = "field manager " + o.ScaledBy
 		}
-		return alone(ScaledByOthers, "%s scaled it to %d after it was scaled down", by, o.Replicas)
+		return leftAlone(ScaledByOthers, "%s scaled it to %d after it was scaled down", by, o.Replicas)
 	}
 }
 
-// up says what an object needs to get back what was taken. Raised is what it got back in this flow, 0 if it didn't.
+// up says what an object needs to have its replicas restored. Raised is what was restored in this flow, 0 for nothing.
 func (o *Object) up(c *Config, raised int32) Verdict {
-	if o.Unread != "" && !o.Owes(c) { // nothing was ever taken from it
+	if o.Unread != "" && !o.MayNeedRestore(c) { // nothing was ever taken from it
 		return settled
 	}
-	if s, ok := o.common(c); ok {
+	if s, ok := o.eitherDirection(c); ok {
 		return s
 	}
 	switch {
 	case o.Record == nil:
 		return Verdict{settled: o.Replicas != raised || o.Current >= raised}
 	case o.Ignore:
-		return kept(AskedToIgnore, "it is annotated to be left alone; %d replicas were taken from it", o.Record.Replicas)
+		return keepsRecord(AskedToIgnore, "it is annotated to be left alone; it had %d replicas before it was scaled down", o.Record.Replicas)
 	case o.Replicas != 0: // we died before the record was removed, or someone else scaled it
-		return needs(Release)
+		return needsStep(StepRemoveRecord)
 	default:
-		return needs(Raise)
+		return needsStep(StepScaleUp)
 	}
 }
 
 // Verdict is on the i-th of the objects.
 func (in *Scaling) Verdict(i int) Verdict { return in.verdict(i, nil) }
+
+// WatchdogIgnores is the annotation by which people keep dependency-watchdog from scaling an object.
+const WatchdogIgnores = "dependency-watchdog.gardener.cloud/ignore-scaling"
+
+// Ignored says whether annotations ask to leave an object's replicas alone: ours or dependency-watchdog's, with
+// any of the words for true that this takes.
+func Ignored(annotations map[string]string) bool {
+	for _, key := range []string{v1alpha1.AnnotationIgnoreScaling, WatchdogIgnores} {
+		if ignore, err := strconv.ParseBool(annotations[key]); err == nil && ignore {
+			return true
+		}
+	}
+	return false
+}

@@ -1,8 +1,10 @@
 package probe
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,8 +26,8 @@ type Record struct {
 	Generation int64     `json:"generation"`
 	// ObjectGeneration is the object's before the record was written, see untaken.
 	ObjectGeneration int64 `json:"objectGeneration"`
-	// Meltdown: Gardener's annotation came with the record, and goes with it.
-	Meltdown bool `json:"meltdownProtection,omitempty"`
+	// MeltdownProtection: Gardener's annotation came with the record, and goes with it.
+	MeltdownProtection bool `json:"meltdownProtection,omitempty"`
 	// Since is when the protection began that it belongs to, to the second. All records of one protection have the same.
 	Since metav1.Time `json:"since"`
 }
@@ -62,17 +64,17 @@ func (r *Record) Config() *Config {
 // Of says whether the record is the config's.
 func (r *Record) Of(c *Config) bool { return r.Owner == c.UID || r.Policy == c.Key().String() }
 
-// untaken says whether an object that has replicas never lost them: its record was written, and nothing since. Taking them
+// neverScaledDown says whether an object that has replicas never lost them: its record was written, and nothing since. Taking them
 // is a generation more, and giving them back another; the record itself is one more with some kinds, as with Deployments.
-func (r *Record) untaken(o *Object) bool {
+func (r *Record) neverScaledDown(o *Object) bool {
 	return o.Replicas != 0 && o.Generation <= r.ObjectGeneration+1
 }
 
-// recordOf is the record of an object whose replicas are about to be taken.
-func recordOf(c *Config, o *Object, episode time.Time) *Record {
+// newRecord is the record of an object whose replicas are about to be taken.
+func newRecord(c *Config, o *Object, episode time.Time) *Record {
 	return &Record{
 		Replicas: o.Replicas, Owner: c.UID, Policy: c.Key().String(), Generation: c.Generation,
-		ObjectGeneration: o.Generation, Meltdown: c.Meltdown, Since: metav1.NewTime(episode),
+		ObjectGeneration: o.Generation, MeltdownProtection: c.MeltdownProtection, Since: metav1.NewTime(episode),
 	}
 }
 
@@ -84,10 +86,10 @@ type Protection struct {
 	Over bool
 }
 
-// Episode is when the protection began that is going on: as it is known, else as records tell, else now. To the second, as
-// records keep it. Of an object that has replicas again a record tells too, unless the protection is known to be over: most
+// ProtectionStart is when the protection began that is going on: as it is known, else as records say, else now. To the second, as
+// records keep it. The record of an object that has replicas again counts too, unless the protection is known to be over: most
 // likely someone scaled it up meanwhile, and then it is theirs.
-func Episode(c *Config, objects []Object, known Protection, now time.Time) time.Time {
+func ProtectionStart(c *Config, objects []Object, known Protection, now time.Time) time.Time {
 	if !known.Since.IsZero() {
 		return known.Since.Truncate(time.Second)
 	}
@@ -105,4 +107,51 @@ func Episode(c *Config, objects []Object, known Protection, now time.Time) time.
 		return latest
 	}
 	return now.Truncate(time.Second)
+}
+
+// Undo plans to give back to one object what its record says was taken, whatever ProbeConfigs say: for people who do it by
+// hand, with no manager or even no policies left. It gives the config for which it was taken, as far as the record tells.
+func Undo(namespace string, ref Ref, o Object, hibernated bool) (*Config, Plan) {
+	c := &Config{Namespace: namespace}
+	if o.Record != nil {
+		c = o.Record.Config()
+	}
+	c.Dependents = []Dependent{{Ref: ref}}
+	plan := PlanScaling(Scaling{Config: c, Objects: []Object{o}, Withdrawn: true, Hibernated: hibernated})
+	for i := range plan.Acts {
+		if o.Copied {
+			plan.Acts[i].Step = StepRemoveRecord
+		}
+	}
+	return c, plan
+}
+
+// restoreAll undoes everything at once.
+func (in *Scaling) restoreAll() Plan {
+	p := Plan{Done: true, Flow: Flow{Direction: Up, ScaledUp: map[Ref]int32{}}}
+	for i, d := range in.Config.Dependents {
+		s := in.restore(&p, d.Ref, in.Objects[i])
+		p.Done = p.Done && !s.blocked && s.Step == StepNone
+	}
+	p.Blocked = !p.Done && len(p.Acts) == 0
+	slices.SortFunc(p.Acts, func(a, b Act) int { return cmp.Compare(a.Ref.String(), b.Ref.String()) })
+	return p
+}
+
+// restore plans to give back at once what was taken from an object.
+func (in *Scaling) restore(p *Plan, ref Ref, o Object) Verdict {
+	s := o.up(in.Config, 0)
+	if s.Step == StepScaleUp && in.Hibernated {
+		s.Step = StepRemoveRecord
+	}
+	if s.Step != StepNone {
+		p.Acts = append(p.Acts, in.act(ref, o, s.Step))
+	}
+	if s.Reason != "" {
+		p.Findings = append(p.Findings, s.finding(ref))
+	}
+	if s.unrestored {
+		p.Unrestored = append(p.Unrestored, s.finding(ref))
+	}
+	return s
 }

@@ -41,54 +41,54 @@ func (c *Config) jittered(d time.Duration, r Run) time.Duration {
 	return d + time.Duration(r.Spread*c.Jitter*float64(d))
 }
 
-// downHolds is how long a decision to scale down is acted upon. Runs may be hours apart, and what holds a target back may let
+// scaleDownTTL is how long a decision to scale down is acted upon. Runs may be hours apart, and what holds a target back may let
 // go long after it.
-const downHolds = time.Minute
+const scaleDownTTL = time.Minute
 
-// Confirmed says whether the run that Want is from is so late that replicas may be taken upon it. Else another must say the
+// Fresh says whether the run that Want is from is so late that replicas may be taken upon it. Else another must say the
 // same first.
-func (in *Scaling) Confirmed() bool { return in.Now.Sub(in.Tick) <= downHolds }
+func (in *Scaling) Fresh() bool { return in.Now.Sub(in.DecidedAt) <= scaleDownTTL }
 
 const (
-	// soonestLook and latestLook bound how soon a flow that isn't done is looked at: nothing tells that an object reached its
+	// minProgressCheck and maxProgressCheck bound how soon a flow that isn't done is looked at: nothing tells that an object reached its
 	// scale.
-	soonestLook = 500 * time.Millisecond
-	latestLook  = 5 * time.Second
-	// stuckLook is how soon is looked again at what nothing can be done about here: someone must give a right, or take an
+	minProgressCheck = 500 * time.Millisecond
+	maxProgressCheck = 5 * time.Second
+	// blockedCheck is how soon is looked again at what nothing can be done about here: someone must give a right, or take an
 	// annotation away.
-	stuckLook = 10 * time.Second
+	blockedCheck = 10 * time.Second
 )
 
-// NextLook is when to look again once a plan was carried out; zero when the next run will tell.
-func (p *Plan) NextLook(in *Scaling) time.Time {
+// NextCheck is when to look again once a plan was carried out; zero when the next run will tell.
+func (p *Plan) NextCheck(in *Scaling) time.Time {
 	waits := !p.Flow.StoppedAt.IsZero() || in.Want == Hold && !in.Withdrawn // for the next run
 	switch {
-	case p.givesBack:
-		return in.Now.Add(soonestLook)
-	case !waits && (p.Own > 0 || !p.Done && !p.Unread):
-		return p.Look(in.Now)
-	case p.Unread, p.stuck, len(p.Left) > 0:
-		return in.Now.Add(stuckLook)
+	case p.restoresRemoved:
+		return in.Now.Add(minProgressCheck)
+	case !waits && (p.Named > 0 || !p.Done && !p.Blocked):
+		return p.NextProgressCheck(in.Now)
+	case p.Blocked, p.removedBlocked, len(p.Unrestored) > 0:
+		return in.Now.Add(blockedCheck)
 	}
 	return time.Time{}
 }
 
-// Look is when to look at a flow again that isn't done. The longer a level takes, the more seldom: when many targets wait at
+// NextProgressCheck is when to look at a flow again that isn't done. The longer a level takes, the more seldom: when many targets wait at
 // once, most likely because the API server or its controllers are slow, they must not make these slower still.
-func (p *Plan) Look(now time.Time) time.Time {
-	pause := soonestLook
+func (p *Plan) NextProgressCheck(now time.Time) time.Time {
+	pause := minProgressCheck
 	if !p.Flow.Started.IsZero() && len(p.Acts) == 0 {
-		pause = min(max(pause, now.Sub(p.Flow.Started)/2), latestLook)
+		pause = min(max(pause, now.Sub(p.Flow.Started)/2), maxProgressCheck)
 	}
 	at := now.Add(pause)
-	if !p.LookAgain.IsZero() && p.LookAgain.Before(at) {
-		return p.LookAgain
+	if !p.RequeueAt.IsZero() && p.RequeueAt.Before(at) {
+		return p.RequeueAt
 	}
 	return at
 }
 
-func (p *Plan) lookAgain(at time.Time) {
-	if p.LookAgain.IsZero() || at.Before(p.LookAgain) {
-		p.LookAgain = at
+func (p *Plan) requeueAt(at time.Time) {
+	if p.RequeueAt.IsZero() || at.Before(p.RequeueAt) {
+		p.RequeueAt = at
 	}
 }

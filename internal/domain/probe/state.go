@@ -15,17 +15,17 @@ type Run struct {
 	// Witnessed: the external run failed and witnesses answered at that time, so that our own way out isn't what failed.
 	Witnessed bool
 	// Leases are all of the cluster's, nil when they weren't looked at: after an external run that wasn't successful, or
-	// when they couldn't be listed, which Unlisted then tells. A list that is empty isn't nil.
-	Leases   []NodeLease
-	Unlisted Outcome
+	// when they couldn't be listed, for which ListError is the reason. A list that is empty isn't nil.
+	Leases    []NodeLease
+	ListError Outcome
 	// ServerTime is the API server's clock at Ended, which leases are judged by.
 	ServerTime time.Time
 	// Spread, by chance from 0 to 1, is how much of the config's jitter the pause after the run gets.
 	Spread float64
 }
 
-// GoesOn says whether a run goes on to the next probe: only after a success of its own.
-func GoesOn(o Outcome) bool { return o.Result() == Success }
+// Succeeded says whether a run goes on to the next probe: only after a success of its own.
+func Succeeded(o Outcome) bool { return o.Result() == Success }
 
 func (r Run) outcomes() []Outcome {
 	if r.External == nil {
@@ -53,18 +53,18 @@ func (d Direction) String() string { return [...]string{"hold", "down", "up"}[d]
 type State struct {
 	Internal, External, Leases Counts
 	// LastLeases is what leases said last.
-	LastLeases LeaseJudgement
-	// Unlisted counts the runs in a row whose leases couldn't be listed, up to the threshold of failures; LastUnlisted is why
+	LastLeases LeaseResult
+	// ListFailures counts the runs in a row whose leases couldn't be listed, up to the threshold of failures; LastListError is why
 	// not.
-	Unlisted     int
-	LastUnlisted Outcome
-	// LeasesStand is until when what was seen last of the leases speaks against a success, whether they can be listed or not;
+	ListFailures  int
+	LastListError Outcome
+	// LeasesCountUntil is until when what was seen last of the leases speaks against a success, whether they can be listed or not;
 	// zero while they never could.
-	LeasesStand time.Time
-	// Direction follows from the latest run alone, with the counts; it was decided At and stands until Until. What comes
-	// after is stale, and nothing is begun upon it.
-	Direction Direction
-	At, Until time.Time
+	LeasesCountUntil time.Time
+	// Direction follows from the latest run alone, with the counts; it was decided At and is valid until ValidUntil. Afterwards
+	// it is stale, and starts nothing.
+	Direction      Direction
+	At, ValidUntil time.Time
 	// UnhealthySince is when the outer side turned unhealthy, InternalUnhealthySince when the inner one did, and HealthySince when
 	// both turned healthy; zero while they aren't.
 	UnhealthySince, InternalUnhealthySince, HealthySince time.Time
@@ -76,58 +76,58 @@ type State struct {
 	// witnessed counts the failures of the external probe in a row that were, up to the latest.
 	witnessed int
 
-	book LeaseBook
-	// unanswered is for how long the external probe hasn't succeeded since leases were fine.
-	unanswered time.Duration
+	lateLeases LeaseTracker
+	// unansweredFor is for how long the external probe hasn't succeeded since leases were fine.
+	unansweredFor time.Duration
 }
 
 // After gives the state after a run.
 func (s State) After(c *Config, r Run) State {
 	now := r.Ended
-	s.wait(r)
+	s.passTime(r)
 	s.Internal = s.Internal.After(r.Internal, c.Thresholds, now)
 	if s.Internal.Unhealthy(c.Thresholds) { // the API server itself is down: what its outer side counted says nothing
-		s.External, s.Leases = s.External.forget(), s.Leases.forget()
-		s.book = nil // nobody could renew a lease
+		s.External, s.Leases = s.External.reset(), s.Leases.reset()
+		s.lateLeases = nil // nobody could renew a lease
 	}
 	outer := Unknown
-	if GoesOn(r.Internal) && r.External != nil {
+	if Succeeded(r.Internal) && r.External != nil {
 		external := s.External.Result(*r.External, now)
 		s.External = s.External.After(*r.External, c.Thresholds, now)
-		s.witness(r, external)
-		outer = s.judgeLeases(c, r, external)
+		s.countWitnessed(r, external)
+		outer = s.evaluateLeases(c, r, external)
 	}
-	s.note(c, now)
+	s.recordSince(c, now)
 	present := s.ExternalUndetermined(c).IsZero()
 	s.Vouched = present && s.External.Unhealthy(c.Thresholds) && s.witnessed >= c.Thresholds.Failure
 	s.Recovered = present && !s.HealthySince.IsZero()
 	s.NextRun = c.next(&s, r)
-	s.Direction = s.direct(c, outer, now)
+	s.Direction = s.decide(c, outer, now)
 	// One more run, with its time-outs and the witnesses', may come late before the decision is stale.
-	s.Until = s.NextRun.Add(c.Interval + 2*c.Timeout + WitnessTimeout)
+	s.ValidUntil = s.NextRun.Add(c.Interval + 2*c.Timeout + WitnessTimeout)
 	return s
 }
 
-// wait lets the time until the run pass. While the external probe doesn't succeed, nodes can't be expected to, and so the time that
-// leases are believed for stands still.
-func (s *State) wait(r Run) {
+// passTime lets the time until the run pass. While the external probe doesn't succeed, nodes can't be expected to, and so the time that
+// leases are trusted for stands still.
+func (s *State) passTime(r Run) {
 	before := s.At
 	s.At = r.Ended
 	if r.External != nil && r.External.Result() == Success || before.IsZero() {
 		return
 	}
-	s.unanswered += r.Ended.Sub(before)
-	if !s.LeasesStand.IsZero() {
-		s.LeasesStand = s.LeasesStand.Add(r.Ended.Sub(before))
+	s.unansweredFor += r.Ended.Sub(before)
+	if !s.LeasesCountUntil.IsZero() {
+		s.LeasesCountUntil = s.LeasesCountUntil.Add(r.Ended.Sub(before))
 	}
 }
 
 // WitnessTimeout is how long a run waits for witnesses at most.
 const WitnessTimeout = 5 * time.Second
 
-// witness counts failures of the external probe in a row that were witnessed. One that wasn't breaks the row: our way out may have been what
+// countWitnessed counts failures of the external probe in a row that were witnessed. One that wasn't breaks the row: our way out may have been what
 // failed.
-func (s *State) witness(r Run, external Result) {
+func (s *State) countWitnessed(r Run, external Result) {
 	switch {
 	case external == Failure && r.Witnessed:
 		s.witnessed = min(s.witnessed+1, s.External.Errors) // no more than there are since the row began anew
@@ -136,86 +136,88 @@ func (s *State) witness(r Run, external Result) {
 	}
 }
 
-// judgeLeases gives the result of the outer side: that of the external probe, or of the leases after one that succeeded.
-func (s *State) judgeLeases(c *Config, r Run, external Result) Result {
+// evaluateLeases gives the result of the outer side: that of the external probe, or of the leases after one that succeeded.
+func (s *State) evaluateLeases(c *Config, r Run, external Result) Result {
 	if c.Leases == nil { // nor do those count that were looked at before
-		s.Leases, s.Unlisted, s.LastUnlisted, s.LeasesStand, s.unanswered, s.book = Counts{}, 0, Outcome{}, time.Time{}, 0, nil
+		s.Leases, s.ListFailures, s.LastListError, s.LeasesCountUntil, s.unansweredFor, s.lateLeases = Counts{}, 0, Outcome{}, time.Time{}, 0, nil
 		return external
 	}
 	if external != Success {
 		return external
 	}
 	if r.Leases == nil {
-		return s.unlisted(c, r)
+		return s.leasesNotListed(c, r)
 	}
-	s.Unlisted, s.LastUnlisted = 0, Outcome{}
+	s.ListFailures, s.LastListError = 0, Outcome{}
 	terms := *c.Leases
-	terms.MaxProtection += s.unanswered
-	s.book, s.LastLeases = s.book.Judge(terms, r.Leases, r.ServerTime, r.Ended)
-	s.LeasesStand = s.LastLeases.Until
+	terms.MaxProtection += s.unansweredFor
+	s.lateLeases, s.LastLeases = s.lateLeases.Evaluate(terms, r.Leases, r.ServerTime, r.Ended)
+	s.LeasesCountUntil = s.LastLeases.CountUntil
 	switch class := s.LastLeases.Outcome.Class; {
-	case class == TooFewCandidates && s.Leases.Unhealthy(c.Thresholds) && !s.LastLeases.Until.IsZero():
+	case class == TooFewCandidates && s.Leases.Unhealthy(c.Thresholds) && !s.LastLeases.CountUntil.IsZero():
 		return Unknown // few are left of many that stopped, and none of these is back
 	case class == TooFewCandidates:
-		s.LeasesStand = r.Ended
+		s.LeasesCountUntil = r.Ended
 		return s.withoutLeases()
 	case class == OK:
-		s.LeasesStand, s.unanswered = r.Ended, 0
+		s.LeasesCountUntil, s.unansweredFor = r.Ended, 0
 	}
 	s.Leases = s.Leases.After(s.LastLeases.Outcome, c.Thresholds, r.Ended)
 	return s.LastLeases.Outcome.Result()
 }
 
-// unlisted is the result after an external success without leases. A list that is missing for once is only waited for, and as
+// leasesNotListed is the result after an external success without leases. A list that is missing for once is only waited for, and as
 // long as what was seen last speaks against a success there is none: what can't be looked at is as it was. While nothing was seen
 // yet, as after a restart, that may be so, unless the list is refused, which is so always and nobody's outage.
 // One that wasn't begun for our own want of places says nothing of this cluster: others could make it so, and end its
 // protection in the middle of an outage.
-func (s *State) unlisted(c *Config, r Run) Result {
-	if r.Unlisted.Class == NotRun {
+func (s *State) leasesNotListed(c *Config, r Run) Result {
+	if r.ListError.Class == NotRun {
 		return Unknown
 	}
-	s.Unlisted, s.LastUnlisted = min(s.Unlisted+1, c.Thresholds.Failure), r.Unlisted
-	if s.LeasesStand.IsZero() && !r.Unlisted.Class.lasts() {
-		s.LeasesStand = r.Ended.Add(c.Leases.MaxProtection)
+	s.ListFailures, s.LastListError = min(s.ListFailures+1, c.Thresholds.Failure), r.ListError
+	if s.LeasesCountUntil.IsZero() && !r.ListError.Class.isPermanent() {
+		s.LeasesCountUntil = r.Ended.Add(c.Leases.MaxProtection)
 	}
-	if !s.LeasesUnreadable(c) || s.LeasesHold(c) {
+	if !s.LeasesUnreadable(c) || s.LeasesHoldRestore(c) {
 		return Unknown
 	}
 	return s.withoutLeases()
 }
 
 // LeasesUnreadable says whether leases couldn't be listed so often in a row that the external probe alone decides, unless
-// LeasesHold.
+// LeasesHoldRestore.
 func (s *State) LeasesUnreadable(c *Config) bool {
-	return c.Leases != nil && s.Unlisted >= c.Thresholds.Failure
+	return c.Leases != nil && s.ListFailures >= c.Thresholds.Failure
 }
 
-// LeasesHold says whether leases that can't be listed hold back what was scaled down, until LeasesStand.
-func (s *State) LeasesHold(c *Config) bool {
-	return s.LeasesUnreadable(c) && s.At.Before(s.LeasesStand)
+// LeasesHoldRestore says whether leases that can't be listed keep what was scaled down as it is, until LeasesCountUntil.
+func (s *State) LeasesHoldRestore(c *Config) bool {
+	return s.LeasesUnreadable(c) && s.At.Before(s.LeasesCountUntil)
 }
 
-// LeasesGaveUp says whether a protection by leases is over, or none begins, because they stopped too long ago.
-func (s *State) LeasesGaveUp(c *Config) bool { return c.Leases != nil && c.Leases.GaveUp(s.LastLeases) }
+// LeaseProtectionExpired says whether a protection by leases is over, or none begins, because they stopped too long ago.
+func (s *State) LeaseProtectionExpired(c *Config) bool {
+	return c.Leases != nil && c.Leases.ProtectionExpired(s.LastLeases)
+}
 
-// LeasesTell is what status tells of the leases besides their counts.
-func (s *State) LeasesTell(c *Config) [3]bool {
-	return [3]bool{s.LeasesUnreadable(c), s.LeasesHold(c), s.LeasesGaveUp(c)}
+// LeaseConditions are what a status reports of the leases besides their counts.
+func (s *State) LeaseConditions(c *Config) [3]bool {
+	return [3]bool{s.LeasesUnreadable(c), s.LeasesHoldRestore(c), s.LeaseProtectionExpired(c)}
 }
 
 // withoutLeases lets the external probe, which succeeded, decide alone, or nothing would end a protection: leases that aren't
 // there and leases that can't be read for long take nothing from anybody, and hold nothing back.
 func (s *State) withoutLeases() Result {
-	s.Leases, s.unanswered = s.Leases.forget(), 0
+	s.Leases, s.unansweredFor = s.Leases.reset(), 0
 	return Success
 }
 
-// note keeps since when the target is healthy or unhealthy.
-func (s *State) note(c *Config, now time.Time) {
-	s.UnhealthySince = since(s.UnhealthySince, s.OuterUnhealthy(c), now)
+// recordSince keeps since when the target is healthy or unhealthy.
+func (s *State) recordSince(c *Config, now time.Time) {
+	s.UnhealthySince = since(s.UnhealthySince, s.ExternalUnhealthy(c), now)
 	s.InternalUnhealthySince = since(s.InternalUnhealthySince, s.Internal.Unhealthy(c.Thresholds), now)
-	s.HealthySince = since(s.HealthySince, s.Internal.Healthy(c.Thresholds) && s.OuterHealthy(c), now)
+	s.HealthySince = since(s.HealthySince, s.Internal.Healthy(c.Thresholds) && s.ExternalHealthy(c), now)
 }
 
 func since(was time.Time, holds bool, now time.Time) time.Time {
@@ -232,7 +234,7 @@ func since(was time.Time, holds bool, now time.Time) time.Time {
 // InternalUndetermined is since when the internal probe had no result that counts, once that is longer than results stand for the
 // present; else zero. Nothing new is done meanwhile.
 func (s *State) InternalUndetermined(c *Config) time.Time {
-	return s.Internal.undetermined(c.Thresholds, s.At)
+	return s.Internal.undeterminedSince(c.Thresholds, s.At)
 }
 
 // ExternalUndetermined is the same of the external probe, which isn't run while the internal one doesn't succeed.
@@ -240,25 +242,25 @@ func (s *State) ExternalUndetermined(c *Config) time.Time {
 	if since := s.InternalUndetermined(c); !since.IsZero() {
 		return since
 	}
-	return s.External.undetermined(c.Thresholds, s.At)
+	return s.External.undeterminedSince(c.Thresholds, s.At)
 }
 
-// OuterUnhealthy says whether the external probe, or what it saw of the leases, is unhealthy.
-func (s *State) OuterUnhealthy(c *Config) bool {
+// ExternalUnhealthy says whether the external probe, or what it saw of the leases, is unhealthy.
+func (s *State) ExternalUnhealthy(c *Config) bool {
 	return s.External.Unhealthy(c.Thresholds) || c.Leases != nil && s.Leases.Unhealthy(c.Thresholds)
 }
 
-// OuterHealthy says whether the external probe is healthy, and nothing speaks against it in the leases.
-func (s *State) OuterHealthy(c *Config) bool {
-	return s.External.Healthy(c.Thresholds) && s.Leases.Errors == 0 && (s.Leases.Successes == 0 || s.Leases.Healthy(c.Thresholds)) && !s.LeasesHold(c)
+// ExternalHealthy says whether the external probe is healthy, and nothing speaks against it in the leases.
+func (s *State) ExternalHealthy(c *Config) bool {
+	return s.External.Healthy(c.Thresholds) && s.Leases.Errors == 0 && (s.Leases.Successes == 0 || s.Leases.Healthy(c.Thresholds)) && !s.LeasesHoldRestore(c)
 }
 
-// direct says what follows from a run. Both its results must be its own: the counts alone never begin anything.
-func (s *State) direct(c *Config, outer Result, now time.Time) Direction {
+// decide says what follows from a run. Both its results must be its own: the counts alone never begin anything.
+func (s *State) decide(c *Config, outer Result, now time.Time) Direction {
 	switch {
 	case !s.Internal.Healthy(c.Thresholds):
 		return Hold
-	case outer == Failure && s.OuterUnhealthy(c):
+	case outer == Failure && s.ExternalUnhealthy(c):
 		return Down
 	case outer == Success && !s.HealthySince.IsZero() && now.Sub(s.HealthySince) >= c.Timings.Settle():
 		return Up
@@ -267,13 +269,13 @@ func (s *State) direct(c *Config, outer Result, now time.Time) Direction {
 	}
 }
 
-// Want is where a target's dependents are to be scaled, by its latest run and what its config may do. A decision that is
+// Want is where a target's dependents are to be scaled, by its latest run and its config's state. A decision that is
 // stale begins nothing.
 func (s *State) Want(may lifecycle.State, now time.Time) (want Direction, withdrawn bool) {
 	switch {
 	case may.IsWithdrawn():
 		return Up, true
-	case now.After(s.Until), may.IsFrozen(), may.HealsOnly() && s.Direction == Down:
+	case now.After(s.ValidUntil), may.IsFrozen(), may.HealsOnly() && s.Direction == Down:
 		return Hold, false
 	default:
 		return s.Direction, false

@@ -138,8 +138,8 @@ func TestJitterSpreadsRuns(t *testing.T) {
 func TestStaleDecisionsEnd(t *testing.T) {
 	c := config(t, "backoffJitterFactor: 0")
 	s, _ := after(c, probe.State{}, start, times(3, cut))
-	if want := s.NextRun.Add(25 * time.Second); !s.Until.Equal(want) {
-		t.Errorf("stands until %s, want %s: an interval, two time-outs and that of witnesses after the next run", s.Until, want)
+	if want := s.NextRun.Add(25 * time.Second); !s.ValidUntil.Equal(want) {
+		t.Errorf("stands until %s, want %s: an interval, two time-outs and that of witnesses after the next run", s.ValidUntil, want)
 	}
 }
 
@@ -168,13 +168,13 @@ func TestAnySequenceOfRuns(t *testing.T) {
 			switch {
 			case s.Direction == probe.Down && (failures < c.Thresholds.Failure || r.External == nil || r.External.Result() != probe.Failure):
 				t.Fatalf("down after %d failures: %+v", failures, s)
-			case s.Direction == probe.Up && (r.External == nil || r.External.Result() != probe.Success || !s.OuterHealthy(c)):
+			case s.Direction == probe.Up && (r.External == nil || r.External.Result() != probe.Success || !s.ExternalHealthy(c)):
 				t.Fatalf("up without a success: %+v", s)
 			case r.External == nil && r.Internal.Result() != probe.Failure && s.External != before.External:
 				t.Fatalf("an external probe that didn't run was counted: %+v, %+v", before, s)
 			case s.NextRun.Before(r.Ended) || s.NextRun.Sub(r.Started) < c.Interval:
 				t.Fatalf("the next run is at %s after one from %s to %s", s.NextRun, r.Started, r.Ended)
-			case s.OuterHealthy(c) && s.OuterUnhealthy(c):
+			case s.ExternalHealthy(c) && s.ExternalUnhealthy(c):
 				t.Fatalf("both: %+v", s)
 			}
 			now = s.NextRun

@@ -62,7 +62,7 @@ func (p *place) looked() {
 	for ref := range in.Refs() {
 		objects = append(objects, p.read(ref))
 	}
-	p.tell(probe.Looked{In: in, Objects: objects, Half: rapid.IntRange(0, 3).Draw(p.t, "half") == 0})
+	p.tell(probe.DependentsRead{Scaling: in, Objects: objects, Partial: rapid.IntRange(0, 3).Draw(p.t, "half") == 0})
 }
 
 // pass takes and gives back what a plan says; each write may fail, done or not.
@@ -73,25 +73,25 @@ func (p *place) pass() {
 		return
 	}
 	plan := probe.PlanScaling(in)
-	p.tell(probe.Taking{Acts: plan.Acts})
+	p.tell(probe.ScaleDownStarting{Acts: plan.Acts})
 	for _, act := range plan.Acts {
 		outcome := rapid.SampledFrom([]string{"done", "done", "done, and it failed", "not done"}).Draw(p.t, "write")
 		if outcome != "not done" {
-			if p.recorded[act.Ref] = nil; act.Step == probe.Take || act.Step == probe.Lower {
+			if p.recorded[act.Ref] = nil; act.Step == probe.StepScaleDown || act.Step == probe.StepScaleDownAgain {
 				p.recorded[act.Ref] = act.Record
 			}
 		}
 		if outcome != "done" {
-			p.tell(probe.Doubted{})
+			p.tell(probe.WriteUncertain{})
 		}
 	}
 	switch rapid.IntRange(0, 5).Draw(p.t, "meanwhile") {
 	case 0:
-		p.tell(probe.Followed{Config: p.naming(), Departed: p.is.Departed})
+		p.tell(probe.ConfigAssigned{Config: p.naming(), Deselected: p.is.Deselected})
 	case 1:
 		p.found()
 	}
-	p.tell(probe.Planned{In: in, Plan: plan, Held: probe.Permit{Allowed: true}})
+	p.tell(probe.PlanApplied{Scaling: in, Plan: plan, Permit: probe.Permit{Allowed: true}})
 }
 
 // found is an object with a record that an earlier process left, and that isn't named any more.
@@ -99,13 +99,13 @@ func (p *place) found() {
 	ref := object(rapid.IntRange(0, 2).Draw(p.t, "object"))
 	if !p.is.Config.Names(ref) {
 		p.recorded[ref] = &probe.Record{Replicas: 3, Owner: p.is.Config.UID, Policy: "ns/protect", Since: metav1.NewTime(p.clock)}
-		p.tell(probe.Recalled{Ref: ref})
+		p.tell(probe.RecordFound{Ref: ref})
 	}
 }
 
 func (p *place) ran() {
 	external := probe.Outcome{Class: rapid.SampledFrom([]probe.Class{probe.OK, probe.Timeout}).Draw(p.t, "external")}
-	p.tell(probe.Ran{Run: probe.Run{Started: p.clock, Ended: p.clock, Internal: probe.Outcome{Class: probe.OK}, External: &external}})
+	p.tell(probe.RunEnded{Run: probe.Run{Started: p.clock, Ended: p.clock, Internal: probe.Outcome{Class: probe.OK}, External: &external}})
 }
 
 // Whatever happens in whatever order, an object whose replicas were taken is named, or known as one that was; and a target that
@@ -116,7 +116,7 @@ func TestATargetForgetsNoRecord(t *testing.T) {
 		p.is = probe.Target{Namespace: "ns", Config: p.naming()}
 		t.Repeat(map[string]func(*rapid.T){
 			"followed": func(t *rapid.T) {
-				p.tell(probe.Followed{Config: p.naming(), Departed: rapid.Bool().Draw(t, "departed")})
+				p.tell(probe.ConfigAssigned{Config: p.naming(), Deselected: rapid.Bool().Draw(t, "departed")})
 			},
 			"looked": func(*rapid.T) { p.looked() },
 			"passed": func(*rapid.T) { p.pass() },
@@ -128,7 +128,7 @@ func TestATargetForgetsNoRecord(t *testing.T) {
 					if p.recorded[ref] == nil {
 						continue
 					}
-					if !p.is.Config.Names(ref) && !slices.Contains(p.is.Former, ref) {
+					if !p.is.Config.Names(ref) && !slices.Contains(p.is.Removed, ref) {
 						t.Fatalf("%s has a record, and is forgotten", ref)
 					}
 					if p.is.Restored {
@@ -144,32 +144,32 @@ func TestATargetForgetsNoRecord(t *testing.T) {
 func TestARunWithOtherSecretsCountsNothing(t *testing.T) {
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	is := probe.Target{Namespace: "ns", Config: &probe.Config{UID: "a", Namespace: "ns", Name: "protect", Thresholds: probe.Thresholds{Success: 1, Failure: 3}}}
-	run := func(at time.Time) probe.Ran {
-		return probe.Ran{Run: probe.Run{Started: at, Ended: at, Internal: probe.Outcome{Class: probe.OK}, External: &probe.Outcome{Class: probe.Timeout}}}
+	run := func(at time.Time) probe.RunEnded {
+		return probe.RunEnded{Run: probe.Run{Started: at, Ended: at, Internal: probe.Outcome{Class: probe.OK}, External: &probe.Outcome{Class: probe.Timeout}}}
 	}
-	supplied := func(version byte, at time.Time) probe.Supplied {
-		return probe.Supplied{Supply: probe.Supply{Config: is.Config, Internal: probe.Version{version}, ReadAt: at}, Since: at}
+	supplied := func(version byte, at time.Time) probe.CredentialsRead {
+		return probe.CredentialsRead{Credentials: probe.Credentials{Config: is.Config, Internal: probe.Version{version}, ReadAt: at}, Since: at}
 	}
 	is, _ = is.Next(supplied(1, noon))
 	is, do := is.Next(run(noon.Add(time.Second)))
-	if !do.Ran || is.State.External.Errors != 1 {
+	if !do.RunCounted || is.State.External.Errors != 1 {
 		t.Fatalf("counted %+v, %+v", is.State.External, do)
 	}
-	if is, do = is.Next(supplied(1, noon.Add(2*time.Second))); do.Tell || is.State.External.Errors != 1 {
+	if is, do = is.Next(supplied(1, noon.Add(2*time.Second))); do.UpdateStatus || is.State.External.Errors != 1 {
 		t.Errorf("the same Secrets: %+v, %+v", is.State.External, do)
 	}
-	if is, do = is.Next(supplied(2, noon.Add(3*time.Second))); !do.Tell || is.State.External.Errors != 0 {
+	if is, do = is.Next(supplied(2, noon.Add(3*time.Second))); !do.UpdateStatus || is.State.External.Errors != 0 {
 		t.Errorf("other Secrets: %+v, %+v", is.State.External, do)
 	}
-	if is, do = is.Next(run(noon.Add(time.Second))); do.Ran || is.State.External.Errors != 0 {
+	if is, do = is.Next(run(noon.Add(time.Second))); do.RunCounted || is.State.External.Errors != 0 {
 		t.Errorf("a run that began with the former ones: %+v, %+v", is.State.External, do)
 	}
 	unusable := supplied(0, noon.Add(4*time.Second))
 	unusable.Unusable.Class = probe.SecretMissing
 	is, _ = is.Next(unusable)
 	unusable.Since = noon.Add(time.Hour)
-	if is, do = is.Next(unusable); do.Tell || !do.Unprobed || !is.Supply.UnusableSince.Equal(noon.Add(4*time.Second)) {
-		t.Errorf("unusable since %s, %+v", is.Supply.UnusableSince, do)
+	if is, do = is.Next(unusable); do.UpdateStatus || !do.Unprobed || !is.Credentials.UnusableSince.Equal(noon.Add(4*time.Second)) {
+		t.Errorf("unusable since %s, %+v", is.Credentials.UnusableSince, do)
 	}
 }
 
@@ -179,14 +179,14 @@ func TestADoubtKeepsWhatIsKnownToBeTaken(t *testing.T) {
 	is := probe.Target{Namespace: "ns", Config: c}
 	taken := probe.Object{UID: "d0", Record: &probe.Record{Replicas: 3, Owner: "a", Policy: "ns/protect"}}
 	in := is.Scaling(lifecycle.Active, false, time.Time{}, time.Time{})
-	is, _ = is.Next(probe.Looked{In: in, Objects: []probe.Object{taken}})
-	if is, _ = is.Next(probe.Doubted{}); !is.Taken() || is.Known() {
-		t.Errorf("taken %t, known %t", is.Taken(), is.Known())
+	is, _ = is.Next(probe.DependentsRead{Scaling: in, Objects: []probe.Object{taken}})
+	if is, _ = is.Next(probe.WriteUncertain{}); !is.ScaledDown() || is.ObjectsKnown() {
+		t.Errorf("taken %t, known %t", is.ScaledDown(), is.ObjectsKnown())
 	}
 	if in = is.Scaling(lifecycle.Active, false, time.Time{}, time.Time{}); in.Objects != nil {
 		t.Error("a plan is made from what may have changed")
 	}
-	if is, _ = is.Next(probe.Looked{In: in, Objects: []probe.Object{taken}}); !is.Known() {
+	if is, _ = is.Next(probe.DependentsRead{Scaling: in, Objects: []probe.Object{taken}}); !is.ObjectsKnown() {
 		t.Error("it was read again")
 	}
 }

@@ -21,16 +21,16 @@ func vouched(at time.Time) *probe.State {
 func TestWhomWitnessesVouchForIsBelievedHoweverManyFail(t *testing.T) {
 	f := fleetOf(80)
 	for i := range 80 {
-		if f.Observe(target("a", i), vouched(start), start) {
+		if f.ObserveRun(target("a", i), vouched(start), start) {
 			t.Fatalf("target %d opens the breaker", i)
 		}
 	}
 	for i := range 16 {
-		if p := f.PermitDown(target("a", i), start); !p.Allowed {
+		if p := f.AcquireScaleDown(target("a", i), start); !p.Allowed {
 			t.Fatalf("target %d of 16: %+v", i, p)
 		}
 	}
-	if p := f.PermitDown(target("a", 16), start); p.Reason != "TooManyScaledDown" {
+	if p := f.AcquireScaleDown(target("a", 16), start); p.Reason != "TooManyScaledDown" {
 		t.Errorf("one more than the cap: %+v", p)
 	}
 }
@@ -38,13 +38,13 @@ func TestWhomWitnessesVouchForIsBelievedHoweverManyFail(t *testing.T) {
 func TestAnOpenBreakerHoldsWhomNobodyVouchesFor(t *testing.T) {
 	f := fleetOf(20)
 	for i := range 8 {
-		f.Observe(target("a", i), turnsUnhealthy(start), start)
+		f.ObserveRun(target("a", i), turnsUnhealthy(start), start)
 	}
-	f.Observe(target("a", 8), vouched(start), start)
-	if p := f.PermitDown(target("a", 8), start); !p.Allowed {
+	f.ObserveRun(target("a", 8), vouched(start), start)
+	if p := f.AcquireScaleDown(target("a", 8), start); !p.Allowed {
 		t.Errorf("one that witnesses vouch for: %+v", p)
 	}
-	if p := f.PermitDown(target("a", 7), start); p.Reason != "TooManyFailTogether" {
+	if p := f.AcquireScaleDown(target("a", 7), start); p.Reason != "TooManyFailTogether" {
 		t.Errorf("one that none vouches for: %+v", p)
 	}
 }
@@ -52,15 +52,15 @@ func TestAnOpenBreakerHoldsWhomNobodyVouchesFor(t *testing.T) {
 func TestTheBreakerOpensOnceWitnessesAreSilent(t *testing.T) {
 	f := fleetOf(20)
 	for i := range 3 {
-		f.Observe(target("a", i), vouched(start), start)
+		f.ObserveRun(target("a", i), vouched(start), start)
 	}
 	later := start.Add(10 * time.Second)
 	silent := turnsUnhealthy(start)
 	silent.At = later
-	if f.Observe(target("a", 0), silent, later) || f.Observe(target("a", 1), silent, later) {
+	if f.ObserveRun(target("a", 0), silent, later) || f.ObserveRun(target("a", 1), silent, later) {
 		t.Fatal("two open it")
 	}
-	if !f.Observe(target("a", 2), silent, later) {
+	if !f.ObserveRun(target("a", 2), silent, later) {
 		t.Fatal("the third doesn't open it")
 	}
 }
@@ -102,7 +102,7 @@ func TestTheBreakerClosesOnceMostAreHealthyAgain(t *testing.T) {
 	opened := func() *probe.Fleet {
 		f := fleetOf(80)
 		for i := range 80 {
-			f.Observe(target("a", i), turnsUnhealthy(start), start)
+			f.ObserveRun(target("a", i), turnsUnhealthy(start), start)
 		}
 		return f
 	}
@@ -119,9 +119,9 @@ func TestTheBreakerClosesOnceMostAreHealthyAgain(t *testing.T) {
 		f := opened()
 		at := start.Add(10 * time.Minute)
 		for i := range test.healthy {
-			f.Observe(target("a", i), healthy(at), at)
+			f.ObserveRun(target("a", i), healthy(at), at)
 		}
-		closed := f.Observe(target("a", 0), healthy(at.Add(test.after)), at.Add(test.after))
+		closed := f.ObserveRun(target("a", 0), healthy(at.Add(test.after)), at.Add(test.after))
 		if _, open := f.Breaker(); open != test.open || closed == open {
 			t.Errorf("%s: open: %t, told that it closed: %t", name, open, closed)
 		}
@@ -130,20 +130,20 @@ func TestTheBreakerClosesOnceMostAreHealthyAgain(t *testing.T) {
 	f := opened()
 	b, _ := f.Breaker()
 	for i := range 80 {
-		f.Observe(target("a", i), healthy(start), start)
+		f.ObserveRun(target("a", i), healthy(start), start)
 	}
-	f.Observe(target("a", 0), turnsUnhealthy(start.Add(59*time.Second)), start.Add(59*time.Second))
+	f.ObserveRun(target("a", 0), turnsUnhealthy(start.Add(59*time.Second)), start.Add(59*time.Second))
 	for i := range 5 { // it began anew meanwhile
-		f.Observe(target("a", i), turnsUnhealthy(start.Add(59*time.Second)), start.Add(59*time.Second))
+		f.ObserveRun(target("a", i), turnsUnhealthy(start.Add(59*time.Second)), start.Add(59*time.Second))
 	}
-	f.Observe(target("a", 6), healthy(start.Add(2*time.Minute)), start.Add(2*time.Minute))
+	f.ObserveRun(target("a", 6), healthy(start.Add(2*time.Minute)), start.Add(2*time.Minute))
 	for i := range 5 {
-		f.Observe(target("a", i), healthy(start.Add(2*time.Minute)), start.Add(2*time.Minute))
+		f.ObserveRun(target("a", i), healthy(start.Add(2*time.Minute)), start.Add(2*time.Minute))
 	}
 	if _, open := f.Breaker(); !open {
 		t.Error("it closes though few were in doubt for less than a minute on end")
 	}
-	f.Observe(target("a", 0), healthy(start.Add(3*time.Minute)), start.Add(3*time.Minute))
+	f.ObserveRun(target("a", 0), healthy(start.Add(3*time.Minute)), start.Add(3*time.Minute))
 	f.FollowBreaker(&b) // as a status tells that isn't written anew yet
 	if _, open := f.Breaker(); open {
 		t.Error("an old status opens it again")
@@ -158,31 +158,31 @@ func TestTheBreakerClosesOnceMostAreHealthyAgain(t *testing.T) {
 func TestARestoredBreakerStaysWhileMostAreUnknown(t *testing.T) {
 	f := probe.NewFleet(limit.Builtin())
 	for i := range 20 {
-		f.Expect(target("a", i), false)
+		f.Add(target("a", i), false)
 	}
 	f.FollowBreaker(&limit.Opening{ID: "x", OpenedAt: start})
 	for i := range 18 {
-		f.Acts(target("a", i), true, start)
-		f.Observe(target("a", i), healthy(start), start)
-		f.Observe(target("a", i), healthy(start.Add(time.Hour)), start.Add(time.Hour))
+		f.SetActive(target("a", i), true, start)
+		f.ObserveRun(target("a", i), healthy(start), start)
+		f.ObserveRun(target("a", i), healthy(start.Add(time.Hour)), start.Add(time.Hour))
 	}
 	if _, open := f.Breaker(); !open {
 		t.Fatal("it closes, and two targets weren't looked at")
 	}
-	f.Unprobed(target("a", 18)) // its Secret can't be used
+	f.ObserveUnprobed(target("a", 18)) // its Secret can't be used
 	at := start.Add(2 * time.Hour)
-	f.Observe(target("a", 0), healthy(at), at)
-	f.Observe(target("a", 0), healthy(at.Add(time.Minute)), at.Add(time.Minute))
+	f.ObserveRun(target("a", 0), healthy(at), at)
+	f.ObserveRun(target("a", 0), healthy(at.Add(time.Minute)), at.Add(time.Minute))
 	if _, open := f.Breaker(); !open {
 		t.Fatal("it closes, and of two targets nobody knows how they are")
 	}
-	f.Excuse(target("a", 18), true)
+	f.SetExempt(target("a", 18), true)
 	complete := false
 	f.Complete = func() bool { return complete }
 	for _, complete = range []bool{false, true} {
 		at = at.Add(time.Hour)
-		f.Observe(target("a", 0), healthy(at), at)
-		f.Observe(target("a", 0), healthy(at.Add(time.Minute)), at.Add(time.Minute))
+		f.ObserveRun(target("a", 0), healthy(at), at)
+		f.ObserveRun(target("a", 0), healthy(at.Add(time.Minute)), at.Add(time.Minute))
 		if _, open := f.Breaker(); open == complete {
 			t.Fatalf("all targets are expected: %t, open: %t", complete, open)
 		}
@@ -191,8 +191,8 @@ func TestARestoredBreakerStaysWhileMostAreUnknown(t *testing.T) {
 
 // closes says whether an open breaker closes by itself, once it may.
 func closes(f *probe.Fleet, by probe.TargetKey, at time.Time) bool {
-	f.Observe(by, healthy(at), at)
-	return f.Observe(by, healthy(at.Add(time.Minute)), at.Add(time.Minute))
+	f.ObserveRun(by, healthy(at), at)
+	return f.ObserveRun(by, healthy(at.Add(time.Minute)), at.Add(time.Minute))
 }
 
 func TestWhoKeepsTheBreakerOpen(t *testing.T) {
@@ -202,23 +202,23 @@ func TestWhoKeepsTheBreakerOpen(t *testing.T) {
 		open bool
 	}{
 		"who is unhealthy":            {func(*probe.Fleet, probe.TargetKey) {}, true},
-		"who is vouched for":          {func(f *probe.Fleet, t probe.TargetKey) { f.Observe(t, vouched(later), later) }, false},
+		"who is vouched for":          {func(f *probe.Fleet, t probe.TargetKey) { f.ObserveRun(t, vouched(later), later) }, false},
 		"who is gone":                 {func(f *probe.Fleet, t probe.TargetKey) { f.Forget(t) }, false},
-		"who needn't be healthy":      {func(f *probe.Fleet, t probe.TargetKey) { f.Excuse(t, true) }, false},
-		"who isn't in force any more": {func(f *probe.Fleet, t probe.TargetKey) { f.Acts(t, false, later) }, true},
+		"who needn't be healthy":      {func(f *probe.Fleet, t probe.TargetKey) { f.SetExempt(t, true) }, false},
+		"who isn't in force any more": {func(f *probe.Fleet, t probe.TargetKey) { f.SetActive(t, false, later) }, true},
 		"who can't be probed any more": {func(f *probe.Fleet, t probe.TargetKey) {
-			f.Observe(t, vouched(later), later)
-			f.Unprobed(t)
+			f.ObserveRun(t, vouched(later), later)
+			f.ObserveUnprobed(t)
 		}, true},
 		"who counted nothing for long": {func(f *probe.Fleet, t probe.TargetKey) {
 			s := healthy(later)
 			s.Recovered = false
-			f.Observe(t, s, later)
+			f.ObserveRun(t, s, later)
 		}, true},
 	} {
 		f := fleetOf(40)
 		for i := range 6 {
-			f.Observe(target("a", i), turnsUnhealthy(start), start)
+			f.ObserveRun(target("a", i), turnsUnhealthy(start), start)
 		}
 		for i := range 6 {
 			test.then(f, target("a", i))
@@ -243,7 +243,7 @@ func TestABreakerIsFollowedUnlessItIsOwn(t *testing.T) {
 	f.FollowBreaker(nil)
 	says("")
 	for i := range 3 {
-		f.Observe(target("a", i), turnsUnhealthy(start), start)
+		f.ObserveRun(target("a", i), turnsUnhealthy(start), start)
 	}
 	says("20260301t120000z")
 	f.FollowBreaker(nil) // its status isn't written yet
@@ -295,7 +295,7 @@ func TestTheThresholdOfTheBreakerIsALimit(t *testing.T) {
 		f := fleetOf(100)
 		f.SetLimits(limits)
 		for i := range test.fails {
-			f.Observe(target("a", i), turnsUnhealthy(start), start)
+			f.ObserveRun(target("a", i), turnsUnhealthy(start), start)
 		}
 		if _, open := f.Breaker(); open != test.opens {
 			t.Errorf("%s, %d fail: open: %t", &test.most, test.fails, open)

@@ -21,8 +21,8 @@ import (
 const (
 	varTarget = "target"
 	varObject = "object"
-	// mostCost of one evaluation, in CEL's units: what a ValidatingAdmissionPolicy may spend on one expression.
-	mostCost = 1_000_000
+	// maxCost of one evaluation, in CEL's units: what a ValidatingAdmissionPolicy may spend on one expression.
+	maxCost = 1_000_000
 	// assumedSize of each list, map and text: untyped objects have no bounds from which a worst case could be told. What costs more with
 	// these is refused; what costs more with the objects that there are ends there. It lets three loops be within each other, as over
 	// pools, their zones and the nodes, and not four.
@@ -77,19 +77,19 @@ func compile(text string, result *cel.Type, object, isNew bool) (*Expression, er
 	if t := ast.OutputType(); !t.IsExactType(result) && !t.IsExactType(cel.DynType) {
 		return nil, fmt.Errorf("it gives %s, not %s", t, result)
 	}
-	if err := permitted(ast.NativeRep().Expr(), result); err != nil {
+	if err := checkReads(ast.NativeRep().Expr(), result); err != nil {
 		return nil, err
 	}
 	if isNew {
-		if err := acceptable(env, ast); err != nil {
+		if err := checkNew(env, ast); err != nil {
 			return nil, err
 		}
 	}
-	program, err := env.Program(ast, cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost), cel.CostLimit(mostCost), cel.CostTracking(&library.CostEstimator{}))
+	program, err := env.Program(ast, cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost), cel.CostLimit(maxCost), cel.CostTracking(&library.CostEstimator{}))
 	if err != nil {
 		return nil, fmt.Errorf("plan it: %w", err)
 	}
-	e := &Expression{program: program, reads: readsOf(ast.NativeRep().Expr(), nothing), text: text, result: result}
+	e := &Expression{program: program, reads: readsOf(ast.NativeRep().Expr(), keepAll), text: text, result: result}
 	if isNew {
 		if err := typedWell(e); err != nil {
 			return nil, err
@@ -98,23 +98,23 @@ func compile(text string, result *cel.Type, object, isNew bool) (*Expression, er
 	return e, nil
 }
 
-// acceptable refuses what is more likely a mistake than not. A registration that is stored must stay readable all the same, for
+// checkNew refuses what is more likely a mistake than not. A registration that is stored must stay readable all the same, for
 // without it nothing is written to its targets; what an expression costs is limited when it runs, too.
-func acceptable(env *cel.Env, ast *cel.Ast) error {
+func checkNew(env *cel.Env, ast *cel.Ast) error {
 	if slices.ContainsFunc(readsOf(ast.NativeRep().Expr(), asksForStatus), func(path []string) bool { return overlaps(path, ownConditions) }) {
 		return errCircular
 	}
-	return affordable(env, ast)
+	return checkCost(env, ast)
 }
 
-// affordable refuses loops within loops within loops.
-func affordable(env *cel.Env, ast *cel.Ast) error {
+// checkCost refuses loops within loops within loops.
+func checkCost(env *cel.Env, ast *cel.Ast) error {
 	cost, err := env.EstimateCost(ast, &library.CostEstimator{SizeEstimator: assumedSizes{}})
 	if err != nil {
 		return fmt.Errorf("estimate what it costs: %w", err)
 	}
-	if cost.Max > mostCost {
-		return fmt.Errorf("it may cost %d with lists of %d items, and %d is the most; loop less often within loops", cost.Max, assumedSize, mostCost)
+	if cost.Max > maxCost {
+		return fmt.Errorf("it may cost %d with lists of %d items, and %d is the most; loop less often within loops", cost.Max, assumedSize, maxCost)
 	}
 	return nil
 }
@@ -139,9 +139,9 @@ var ownConditions = []string{varTarget, "status", "conditions"}
 // either. Whether there is a status at all may be asked.
 var errCircular = errors.New("it reads target.status.conditions, which checks write, or all of what they are in; name the field that it is about")
 
-// permitted refuses a question whose answer never changes, and one about the target's conditions.
-func permitted(expression celast.Expr, result *cel.Type) error {
-	paths := readsOf(expression, nothing)
+// checkReads refuses a question whose answer never changes, and one about the target's conditions.
+func checkReads(expression celast.Expr, result *cel.Type) error {
+	paths := readsOf(expression, keepAll)
 	switch {
 	case slices.ContainsFunc(paths, func(path []string) bool { return len(path) >= len(ownConditions) && overlaps(path, ownConditions) }):
 		return errCircular
@@ -162,7 +162,7 @@ func asksForStatus(e celast.Expr) bool {
 	return e.Kind() == celast.SelectKind && e.AsSelect().IsTestOnly() && slices.Equal(pathOf(e), ownConditions[:2])
 }
 
-func nothing(celast.Expr) bool { return false }
+func keepAll(celast.Expr) bool { return false }
 
 // readsOf are the fields that an expression selects, each as far as it goes, but those that are left out.
 func readsOf(expression celast.Expr, leftOut func(celast.Expr) bool) [][]string {

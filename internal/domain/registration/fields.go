@@ -19,7 +19,7 @@ type Fields map[schema.GroupVersionKind]sets.Set[string]
 // Add adds what a registration reads of its targets, and of what its checks look at in the seed.
 func (f Fields) Add(r *Registration) {
 	f.add(r.Kind, "status.conditions")
-	if r.wantedType != "" {
+	if r.targetType != "" {
 		f.add(r.Kind, strings.Join(r.typePath, "."))
 	}
 	if path, known := workersAt[r.Kind.GroupKind()]; known {
@@ -32,7 +32,7 @@ func (f Fields) Add(r *Registration) {
 			continue
 		}
 		if f.expressions(c.Kind, varObject, c.expressions); c.byStatus || c.builtin {
-			f.add(c.Kind, health.Reads...)
+			f.add(c.Kind, health.FieldsRead...)
 		}
 	}
 }
@@ -62,8 +62,8 @@ func dotted(path []string) string {
 	return strings.Join(path, ".")
 }
 
-// Lacks are the parts that others have and these don't, as "Kind: spec.x", sorted.
-func (f Fields) Lacks(others Fields) []string {
+// Missing are the parts that others have and these don't, as "Kind: spec.x", sorted.
+func (f Fields) Missing(others Fields) []string {
 	var lacking []string
 	for kind, paths := range others {
 		for path := range paths {
@@ -77,7 +77,7 @@ func (f Fields) Lacks(others Fields) []string {
 }
 
 func (f Fields) covers(kind schema.GroupVersionKind, path string) bool {
-	if strings.HasPrefix(path, "metadata.") && slices.Contains(kept, strings.TrimPrefix(path, "metadata.")) {
+	if strings.HasPrefix(path, "metadata.") && slices.Contains(alwaysKept, strings.TrimPrefix(path, "metadata.")) {
 		return f[kind] != nil
 	}
 	for has := range f[kind] {
@@ -88,8 +88,8 @@ func (f Fields) covers(kind schema.GroupVersionKind, path string) bool {
 	return false
 }
 
-// kept of metadata, whatever is read, as facts are.
-var kept = []string{"name", "namespace", "labels", "generation", "deletionTimestamp"}
+// alwaysKept of metadata, whatever is read, as facts are.
+var alwaysKept = []string{"name", "namespace", "labels", "generation", "deletionTimestamp"}
 
 // Prune takes out of an object what isn't at one of the paths. Who it is, its metadata and its status stay as they are, so that what is
 // written is planned from what is stored.
@@ -105,14 +105,14 @@ func Prune(object *unstructured.Unstructured, paths sets.Set[string]) {
 	}
 	for path := range paths {
 		if steps := strings.Split(path, "."); steps[0] != "metadata" && steps[0] != "status" {
-			keep(pruned, object.Object, steps)
+			copyPath(pruned, object.Object, steps)
 		}
 	}
 	object.Object = pruned
 }
 
-// With gives the fields, and those of others.
-func (f Fields) With(others Fields) Fields {
+// Union gives the fields, and those of others.
+func (f Fields) Union(others Fields) Fields {
 	all := maps.Clone(f)
 	for kind, paths := range others {
 		all[kind] = all[kind].Union(paths)
@@ -120,8 +120,8 @@ func (f Fields) With(others Fields) Fields {
 	return all
 }
 
-// keep copies what is at a path, or at the last of its fields that has no fields itself.
-func keep(into, from map[string]any, path []string) {
+// copyPath copies what is at a path, or at the last of its fields that has no fields itself.
+func copyPath(into, from map[string]any, path []string) {
 	value, there := from[path[0]]
 	if !there {
 		return
@@ -136,5 +136,5 @@ func keep(into, from map[string]any, path []string) {
 		next = map[string]any{}
 		into[path[0]] = next
 	}
-	keep(next, inner, path[1:])
+	copyPath(next, inner, path[1:])
 }

@@ -48,14 +48,14 @@ func TestMoreThanOneRegistrationReads(t *testing.T) {
 	first, second := Fields{}, Fields{}
 	first.Add(read(t, one(`{name: a, conditionType: X, object: {apiVersion: v1, kind: ConfigMap, name: "'c'"}, evaluate: {cel: {healthy: object.data.a == ''}}}`)))
 	second.Add(read(t, one(`{name: a, conditionType: X, object: {apiVersion: v1, kind: ConfigMap, name: "'c'"}, evaluate: {cel: {healthy: object.data.b == ''}}}`)))
-	both := first.With(second)
-	if lacks := both.Lacks(first); len(lacks) > 0 {
+	both := first.Union(second)
+	if lacks := both.Missing(first); len(lacks) > 0 {
 		t.Errorf("of the first it lacks %v", lacks)
 	}
-	if lacks := both.Lacks(second); len(lacks) > 0 {
+	if lacks := both.Missing(second); len(lacks) > 0 {
 		t.Errorf("of the second it lacks %v", lacks)
 	}
-	if lacks := first.Lacks(second); len(lacks) != 1 {
+	if lacks := first.Missing(second); len(lacks) != 1 {
 		t.Errorf("the first lacks %v, though sets of fields never change", lacks)
 	}
 }
@@ -145,8 +145,8 @@ func TestExpressionsSayOfWhatIsKeptWhatTheySayOfTheWhole(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		want := r.Checks[0].JudgeObjects(ref, target, []*unstructured.Unstructured{{Object: whole}}, time.Time{})
-		got := r.Checks[0].JudgeObjects(ref, target, []*unstructured.Unstructured{keptOf}, time.Time{})
+		want := r.Checks[0].Evaluate(ref, target, []*unstructured.Unstructured{{Object: whole}}, time.Time{})
+		got := r.Checks[0].Evaluate(ref, target, []*unstructured.Unstructured{keptOf}, time.Time{})
 		if want.Status != health.Unknown {
 			judged++
 		}

@@ -2,10 +2,12 @@ package registration
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/internal/domain/health"
@@ -13,19 +15,161 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
+// Lines tell a condition's forecast to people: what it is and would be, and below it each check that isn't True, or wasn't made.
+func (c *ConditionForecast) Lines() []string {
+	lines := []string{fmt.Sprintf("%s: %s", c.Type, c.change())}
+	for _, r := range c.Results {
+		if r.Status == health.True {
+			continue
+		}
+		line := fmt.Sprintf("  check %s is %s: %s", r.Check, r.Status, r.Detail)
+		if r.Status == health.Progressing {
+			line += fmt.Sprintf("; believed for %s", r.Timeout)
+		}
+		if len(r.Codes) > 0 {
+			line += " [" + strings.Join(r.Codes, ", ") + "]"
+		}
+		lines = append(lines, line)
+	}
+	for _, name := range c.NotEvaluated {
+		lines = append(lines, fmt.Sprintf("  check %s isn't made here: %s", name, c.whyNotMade(name)))
+	}
+	return lines
+}
+
+// Chain tells the same from the other end: each check, what it looks at and what it says of it, and then the condition.
+func (c *ConditionForecast) Chain() []string {
+	var lines []string
+	for _, r := range c.Results {
+		says := string(r.Status)
+		if r.Status != health.True {
+			says += ": " + r.Detail
+		}
+		if r.Status == health.Progressing {
+			says += fmt.Sprintf("; believed for %s", r.Timeout)
+		}
+		lines = append(lines, fmt.Sprintf("  check %s of %s: %s", r.Check, c.At[r.Check], says))
+	}
+	for _, name := range c.NotEvaluated {
+		lines = append(lines, fmt.Sprintf("  check %s%s: not made here, %s", name, strings.TrimSuffix(" of "+c.At[name], " of "), c.whyNotMade(name)))
+	}
+	return append([]string{fmt.Sprintf("%s: %s", c.Type, c.change())}, lines...)
+}
+
+func (c *ConditionForecast) whyNotMade(name string) string {
+	if c.At[name] == "" {
+		return "its registration names the kind in another version"
+	}
+	return "it looks at the shoot"
+}
+
+// at says what a check looks at for a target.
+func (c *Check) at(target *unstructured.Unstructured, there Finder) string {
+	nodes := "the nodes in the shoot"
+	if !c.hasObject() {
+		return nodes
+	}
+	is := c.Kind.Kind
+	if ref, err := c.Ref(target); err == nil {
+		is = c.called(there.Resolve(c, ref))
+	}
+	if c.Shoot {
+		is += " in the shoot"
+	}
+	if c.Nodes {
+		return nodes + " and " + is
+	}
+	return is
+}
+
+// called names what a check looks at: one object, or all that are chosen.
+func (c *Check) called(ref Ref) string {
+	if ref.Name != "" {
+		return c.Kind.Kind + " " + strings.TrimPrefix(ref.Key().String(), "/")
+	}
+	every := "every " + c.Kind.Kind + within(ref)
+	if by := c.chosenBy(ref); by != "" {
+		every += " that matches " + by
+	}
+	return every
+}
+
+// missing says that what a check looks at isn't there.
+func (c *Check) missing(ref Ref) string {
+	if ref.Name != "" {
+		return c.called(ref) + " doesn't exist"
+	}
+	if by := c.chosenBy(ref); by != "" {
+		return "no " + c.Kind.Kind + within(ref) + " matches " + by
+	}
+	return "there is no " + c.Kind.Kind + within(ref)
+}
+
+func within(ref Ref) string {
+	if ref.Namespace == "" {
+		return ""
+	}
+	return " in namespace " + ref.Namespace
+}
+
+// chosenBy is what an object of the kind must match; "" where any does.
+func (c *Check) chosenBy(ref Ref) string {
+	var by []string
+	if selector := ref.Selector.String(); selector != "" {
+		by = append(by, selector)
+	}
+	if c.where != nil {
+		by = append(by, "object.where")
+	}
+	return strings.Join(by, " and ")
+}
+
+// change says what becomes of the condition.
+func (c *ConditionForecast) change() string {
+	is := "there is none"
+	if c.Now != "" {
+		is = string(c.Now)
+		if !c.Since.IsZero() {
+			is += " since " + c.Since.UTC().Format(time.RFC3339)
+		}
+	}
+	would := string(c.Verdict.Status)
+	switch {
+	case c.Foreign:
+		return is + ", and someone else's: it isn't touched"
+	case c.Removed:
+		return is + " → removed"
+	case c.Unchanged != "":
+		return is + ", and stays so: " + c.Unchanged
+	case would == "":
+		return is + "; what it would be isn't known"
+	case c.Held:
+		would += ", because the breaker doesn't believe False of so many at once"
+	case c.Verdict.Status == health.Progressing:
+		would += ", and False from " + c.Verdict.RequeueAt.UTC().Format(time.RFC3339) + " on if that goes on"
+	}
+	switch {
+	case !c.Changes:
+		return is + ", and stays so"
+	case !c.Writes:
+		would += " (not written)"
+	}
+	return is + " → " + would
+}
+
 // Forecast is what a registration would make of its targets, and what else concerns it. Rules read all but Items.
 type Forecast struct {
 	// Targets are the selected objects among those that were read, Looked those of them that were looked at. AllRead: no
 	// others exist.
 	Targets, Looked int
 	AllRead         bool
-	// WouldFail counts targets with a condition that would turn False, WouldFailTargets tells of some. WouldBeDoubted counts
-	// those where the breaker wouldn't believe it.
+	// WouldFail counts targets with a condition that would turn False, WouldFailTargets reports some. WouldBeDoubted counts
+	// those where the breaker wouldn't trust it.
 	WouldFail        int
 	WouldFailTargets []string
 	WouldBeDoubted   int
 	// WouldBeUnknown counts targets with a condition that would be Unknown, since an expression of a check can't be evaluated,
-	// WouldBeUnknownTargets tells of some.
+	// WouldBeUnknownTargets reports some.
 	WouldBeUnknown        int
 	WouldBeUnknownTargets []string
 	// ForeignConditions are some that are on targets already and someone else's.
@@ -48,7 +192,7 @@ type Forecast struct {
 	// UnsafeKubeconfigs are some Secrets of shoots, each with what is wrong.
 	UnsafeKubeconfigs []string
 
-	// Items tell people the same of each target that was looked at.
+	// Items tell people the same of each target that was evaluated.
 	Items Items
 }
 
@@ -59,7 +203,7 @@ type Items struct {
 	More    bool
 	// Failing counts targets with a condition that is False already, Writes the conditions that would be written.
 	Failing, Writes int
-	// Untyped is why the types of some fields that expressions read can't be told; nil when they can.
+	// Untyped is why the types of some fields that expressions read aren't known; nil when they are.
 	Untyped error
 }
 
@@ -73,29 +217,29 @@ func (f Forecast) NotKnown(field string) error {
 
 // Plan plans targets one after the other, with one breaker over all: targets is how many the registration has among the objects
 // that were read, and more says that there are others. Open is its breaker, nil while that is closed.
-func (f *Forecast) Plan(circumstances []Circumstances, targets int, more bool, open *limit.Opening, now time.Time) {
-	var flips health.Flips
+func (f *Forecast) Plan(circumstances []TargetInput, targets int, more bool, open *limit.Opening, now time.Time) {
+	var flips health.Breaker
 	if open != nil {
 		flips.Restore(open)
 	}
 	for _, c := range circumstances {
 		name := types.NamespacedName{Namespace: c.Target.GetNamespace(), Name: c.Target.GetName()}.String()
-		c.MayFail = func(place int, conditionType string, doubted, counts bool) bool {
+		c.AllowFalse = func(place int, conditionType string, doubted, counts bool) bool {
 			switch {
 			case place > 0:
-				return !c.Deciders[place].Doubts
+				return !c.Registrations[place].BreakerOpen
 			case more && open == nil: // of how many targets too many are a share isn't known
 				return true
 			case !counts:
-				_, open := flips.Breaker()
+				_, open := flips.Opening()
 				return !open
 			}
-			return flips.MayFail(name, conditionType, doubted, targets, now)
+			return flips.AllowFalse(name, conditionType, doubted, targets, now)
 		}
 		f.Items.Targets = append(f.Items.Targets, c.Forecast(now))
 	}
 	slices.SortStableFunc(f.Items.Targets, func(a, b TargetForecast) int {
-		return cmp.Or(cmp.Compare(slices.Index(fromWorst, a.Worst()), slices.Index(fromWorst, b.Worst())),
+		return cmp.Or(cmp.Compare(slices.Index(worstFirst, a.Worst()), slices.Index(worstFirst, b.Worst())),
 			strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	f.Targets, f.Looked, f.Items.More, f.AllRead = targets, len(circumstances), more, !more
@@ -117,14 +261,14 @@ func (f *Forecast) count(t *TargetForecast) {
 		}
 		if c.Fails() {
 			fails = 1
-			sample.Once(&f.WouldFailTargets, name+": "+c.Type+" "+strings.TrimRight(c.Would.Message, "."))
+			sample.Once(&f.WouldFailTargets, name+": "+c.Type+" "+strings.TrimRight(c.Verdict.Message, "."))
 		}
 		if c.Held {
 			held = 1
 		}
 		if c.Faulty() {
 			unknown = 1
-			sample.Once(&f.WouldBeUnknownTargets, name+": "+c.Type+" "+strings.TrimRight(c.Would.Message, "."))
+			sample.Once(&f.WouldBeUnknownTargets, name+": "+c.Type+" "+strings.TrimRight(c.Verdict.Message, "."))
 		}
 		if c.Writes {
 			f.Items.Writes++

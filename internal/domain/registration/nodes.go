@@ -30,7 +30,7 @@ func (r *reader) nodes(where string, check *Check, n *v1alpha1.NodesCheck) {
 func (c *Check) judgeNodes(target *unstructured.Unstructured, there Finder) (health.Result, error) {
 	least, err := c.least(target)
 	if err != nil {
-		return c.told(health.Faulty(fmt.Errorf("evaluate nodes.min: %w", err))), nil
+		return c.withName(health.Faulty(fmt.Errorf("evaluate nodes.min: %w", err))), nil
 	}
 	return c.compareNodes(least, there)
 }
@@ -38,23 +38,23 @@ func (c *Check) judgeNodes(target *unstructured.Unstructured, there Finder) (hea
 // judgeDesired judges the nodes of a shoot, by how many is wanted by what was found of what the check looks at. Where none is, they aren't
 // asked for: a shoot that is hibernated has no API server.
 func (c *Check) judgeDesired(ref Ref, target *unstructured.Unstructured, objects []*unstructured.Unstructured, there Finder) (health.Result, error) {
-	objects, err := c.Among(target, objects)
+	objects, err := c.Filter(target, objects)
 	if err != nil {
-		return c.told(health.Faulty(err)), nil
+		return c.withName(health.Faulty(err)), nil
 	}
 	if len(objects) == 0 {
-		return c.told(health.NothingFound(c.OnMissing, c.missing(ref), c.Timeout)), nil
+		return c.withName(health.NothingFound(c.OnMissing, c.missing(ref), c.Timeout)), nil
 	}
 	staying := slices.DeleteFunc(slices.Clone(objects), func(o *unstructured.Unstructured) bool { return o.GetDeletionTimestamp() != nil })
 	if len(staying) == 0 {
-		return c.told(health.NothingFound(health.MissingProgresses, c.called(ref)+" is being deleted", c.Timeout)), nil
+		return c.withName(health.NothingFound(health.MissingProgresses, c.called(ref)+" is being deleted", c.Timeout)), nil
 	}
 	desired, err := c.sumOfDesired(target, staying)
 	if err != nil {
-		return c.told(health.Faulty(err)), nil
+		return c.withName(health.Faulty(err)), nil
 	}
 	if desired == 0 {
-		return c.told(health.Result{Status: health.True}), nil
+		return c.withName(health.Result{Status: health.True}), nil
 	}
 	return c.compareNodes(desired, there)
 }
@@ -81,5 +81,5 @@ func (c *Check) compareNodes(least int64, there Finder) (health.Result, error) {
 	}
 	r := health.Nodes(nodes, int(least))
 	r.Timeout = c.Timeout
-	return c.told(r), nil
+	return c.withName(r), nil
 }

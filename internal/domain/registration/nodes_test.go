@@ -25,8 +25,8 @@ func (s *scaled) Objects(*Check, Ref) ([]*unstructured.Unstructured, error) {
 	return s.deployments, s.errObjects
 }
 
-// Placed leaves it where it is.
-func (s *scaled) Placed(_ *Check, ref Ref) Ref { return ref }
+// Resolve leaves it where it is.
+func (s *scaled) Resolve(_ *Check, ref Ref) Ref { return ref }
 
 // Nodes gives the nodes.
 func (s *scaled) Nodes() ([]*corev1.Node, error) {

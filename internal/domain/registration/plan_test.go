@@ -17,8 +17,8 @@ import (
 
 // planner is about a Worker that has conditions X, Y and Old of ours, which are True.
 type planner struct {
-	Circumstances
-	said  []Said
+	TargetInput
+	said  []CheckResults
 	asked []string
 	// open are the places of deciders whose breaker is.
 	open map[int]bool
@@ -33,15 +33,15 @@ func newPlanner() *planner {
 	p.Target = &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "w"}, "status": map[string]any{"conditions": conditions}}}
 	p.Target.SetAnnotations(map[string]string{v1alpha1.AnnotationOwnedConditions: "X,Y,Old"})
 	p.Layout = health.Layout{Shape: health.Gardener}
-	p.MayFail = func(place int, t string, _, counts bool) bool {
-		p.asked = append(p.asked, fmt.Sprintf("%s of %s counts=%t", t, p.Deciders[place].Name, counts))
+	p.AllowFalse = func(place int, t string, _, counts bool) bool {
+		p.asked = append(p.asked, fmt.Sprintf("%s of %s counts=%t", t, p.Registrations[place].Name, counts))
 		return !p.open[place]
 	}
 	return p
 }
 
 // by adds a decider that decides some types, and what its checks say: status False of those that fail.
-func (p *planner) by(name string, state lifecycle.State, decides []string, failing ...string) *Decider {
+func (p *planner) by(name string, state lifecycle.State, decides []string, failing ...string) *ActiveRegistration {
 	r := &Registration{Name: name, UID: types.UID(name)}
 	results := map[string][]health.Result{}
 	for _, t := range decides {
@@ -52,10 +52,10 @@ func (p *planner) by(name string, state lifecycle.State, decides []string, faili
 		}
 		results[t] = append(results[t], is)
 	}
-	d := Decider{Registration: r, State: state, Why: name + " may not"}
-	p.Deciders = append(p.Deciders, d)
-	p.said = append(p.said, d.Say(p.Target, func() (map[string][]health.Result, []string) { return results, nil }))
-	return &p.Deciders[len(p.Deciders)-1]
+	d := ActiveRegistration{Registration: r, State: state, Reason: name + " may not"}
+	p.Registrations = append(p.Registrations, d)
+	p.said = append(p.said, d.RunChecks(p.Target, func() (map[string][]health.Result, []string) { return results, nil }))
+	return &p.Registrations[len(p.Registrations)-1]
 }
 
 // is tells of a plan: what is written or removed, and in which shape, what is kept, and which claims go.
@@ -69,8 +69,8 @@ func (p *planner) is() string {
 			steps = append(steps, fmt.Sprintf("%s=%s %s", s.Condition.Type, s.Condition.Status, s.Shape))
 		}
 	}
-	kept := slices.Sorted(maps.Keys(plan.Kept))
-	return fmt.Sprint(steps, kept, plan.Unclaim)
+	kept := slices.Sorted(maps.Keys(plan.Unchanged))
+	return fmt.Sprint(steps, kept, plan.ReleaseClaims)
 }
 
 func TestWhatBecomesOfATarget(t *testing.T) {
@@ -99,8 +99,8 @@ func TestWhatBecomesOfATarget(t *testing.T) {
 		"it can't be read":       {func(p *planner) { p.by("a", lifecycle.Unreadable, nil).Registration = nil }, "[] [Old X Y] []", nil},
 		"it only observes":       {func(p *planner) { p.by("a", lifecycle.Observing, xy, "X") }, "[-Old -X -Y] [] []", []string{"X of a counts=true"}},
 		"it is being deleted":    {func(p *planner) { p.by("a", lifecycle.Deleted, xy, "X") }, "[-Old -X -Y] [] []", nil},
-		"something isn't read":   {func(p *planner) { p.by("a", lifecycle.Active, xy, "X", "Y"); p.said[0].Unread = x }, "[Y=False Gardener -Old] [X] []", []string{"Y of a counts=true"}},
-		"another may decide Old": {func(p *planner) { p.by("a", lifecycle.Active, xy); p.InDoubt = true }, "[] [] []", nil},
+		"something isn't read":   {func(p *planner) { p.by("a", lifecycle.Active, xy, "X", "Y"); p.said[0].NotSynced = x }, "[Y=False Gardener -Old] [X] []", []string{"Y of a counts=true"}},
+		"another may decide Old": {func(p *planner) { p.by("a", lifecycle.Active, xy); p.RegistrationsUnknown = true }, "[] [] []", nil},
 		"it wants its own shape": {func(p *planner) { p.by("a", lifecycle.Active, xy, "X").Output = v1alpha1.OutputConditions }, "[X=False Conditions -Old] [] []",
 			[]string{"X of a counts=true"}},
 		"the kind takes no conditions": {func(p *planner) { p.by("a", lifecycle.Active, xy, "X"); p.Layout.Problem = "none" }, "[-Old] [X Y] []", nil},
@@ -115,7 +115,7 @@ func TestWhatBecomesOfATarget(t *testing.T) {
 		"and another that is frozen":          {func(p *planner) { p.removes("a", lifecycle.Active, x, "Y"); p.by("b", lifecycle.Frozen, []string{"Y"}) }, "[-Old] [Y] []", nil},
 		"somebody else's condition is its":    {func(p *planner) { p.claims("Y"); p.by("a", lifecycle.Active, xy, "X") }, "[] [X] []", nil},
 		"a claim is in vain":                  {func(p *planner) { p.claims("X,Gone"); p.by("a", lifecycle.Active, x) }, "[] [] [Gone]", nil},
-		"a claim of what may be another's is": {func(p *planner) { p.claims("X,Gone"); p.by("a", lifecycle.Active, x); p.InDoubt = true }, "[] [] []", nil},
+		"a claim of what may be another's is": {func(p *planner) { p.claims("X,Gone"); p.by("a", lifecycle.Active, x); p.RegistrationsUnknown = true }, "[] [] []", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlanner()
@@ -161,12 +161,12 @@ func TestWhySomethingIsKept(t *testing.T) {
 	p.by("a", lifecycle.Paused, []string{"X"}, "X")
 	p.by("b", lifecycle.Frozen, []string{"Y"})
 	p.by("c", lifecycle.Active, []string{"Old"})
-	p.said[2] = Said{Suspended: true}
+	p.said[2] = CheckResults{Suspended: true}
 	want := map[string]string{
 		"X": "a may not", "Y": "HealthCheckRegistration b decides it, too, and b may not",
 		"Old": "HealthCheckRegistration c, which decides it, too, doesn't check this while its suspendWhen is true",
 	}
-	if kept := p.Plan(p.said, time.Time{}).Kept; !maps.Equal(kept, want) {
+	if kept := p.Plan(p.said, time.Time{}).Unchanged; !maps.Equal(kept, want) {
 		t.Errorf("it says %q", kept)
 	}
 }
@@ -177,7 +177,7 @@ func TestChecksThatSeveralHaveAreToldApartAlsoWhereNothingIsWritten(t *testing.T
 	p.by("a", lifecycle.Active, []string{"X"}, "X")
 	p.by("b", lifecycle.Active, []string{"X"})
 	plan := p.Plan(p.said, time.Time{})
-	if message, want := plan.Alone[0].Verdicts["X"].Message, "(0/1) Health checks successful: 1) a/c: it is bad"; message != want {
+	if message, want := plan.Unwritten[0].Verdicts["X"].Message, "(0/1) Health checks successful: 1) a/c: it is bad"; message != want {
 		t.Errorf("it says %q, want %q", message, want)
 	}
 }

@@ -1,5 +1,8 @@
-// Package registration reads HealthCheckRegistrations, and judges by them what a target depends on. It is pure: it is given the
-// objects, and the time.
+// Package registration reads HealthCheckRegistrations, and decides what their checks say of a target and what becomes of its conditions.
+// It is pure: it is given the objects and the time.
+//
+// Begin reading at Read, which makes a Registration of a spec; Check.Result makes one check, and TargetInput.Plan decides what to write on
+// a target that several registrations may select.
 package registration
 
 import (
@@ -28,7 +31,7 @@ type Registration struct {
 	Generation int64
 	// Kind of the targets.
 	Kind schema.GroupVersionKind
-	// SyncPeriod is how often a target is looked at when nothing changes. CheckTimeout bounds each check.
+	// SyncPeriod is how often a target is evaluated when nothing changes. CheckTimeout bounds each check.
 	SyncPeriod, CheckTimeout time.Duration
 	// Kubeconfig is where the shoot's is; nil when no check looks at a shoot.
 	Kubeconfig *v1alpha1.SecretKey
@@ -38,7 +41,7 @@ type Registration struct {
 	Remove []string
 	Checks []*Check
 
-	wantedType           string
+	targetType           string
 	typePath             []string
 	selector, namespaces labels.Selector
 	suspended            *Expression
@@ -51,7 +54,7 @@ type Check struct {
 	Name, ConditionType string
 	// Shoot: its object is in the shoot, not in the cluster of the target.
 	Shoot bool
-	// Timeout is how long Progressing is believed. OnMissing says what follows when the object doesn't exist.
+	// Timeout is how long Progressing is trusted. OnMissing says what follows when the object doesn't exist.
 	Timeout   time.Duration
 	OnMissing health.OnMissing
 
@@ -105,7 +108,7 @@ func (r *reader) registration(hcr *v1alpha1.HealthCheckRegistration) *Registrati
 		Name: hcr.Name, UID: hcr.UID, Generation: hcr.Generation, Kind: kind,
 		SyncPeriod: sync, CheckTimeout: r.duration("checkTimeout", spec.CheckTimeout, min(defaultCheckTimeout, sync/2)),
 		Output: spec.Output, Observes: spec.Mode == v1alpha1.Observe, Remove: spec.RemoveConditionTypes,
-		wantedType: target.Type, typePath: strings.Split(cmp.Or(target.TypePath, defaultTypePath), "."),
+		targetType: target.Type, typePath: strings.Split(cmp.Or(target.TypePath, defaultTypePath), "."),
 		selector: r.selector("target.selector", target.Selector), namespaces: r.selector("target.namespaceSelector", target.NamespaceSelector),
 	}
 	if s := spec.ShootKubeconfig; s != nil {
@@ -137,7 +140,7 @@ func (r *reader) problem(where string, err error) {
 
 func (r *reader) kind(where, apiVersion, kind string) schema.GroupVersionKind {
 	gv, err := schema.ParseGroupVersion(apiVersion)
-	if err == nil && !spelt.MatchString(apiVersion) {
+	if err == nil && !apiVersionFormat.MatchString(apiVersion) {
 		err = fmt.Errorf("%.64q is no version such as v1 or apps/v1", apiVersion)
 	}
 	if err != nil {
@@ -146,9 +149,9 @@ func (r *reader) kind(where, apiVersion, kind string) schema.GroupVersionKind {
 	return gv.WithKind(kind)
 }
 
-// spelt is how a version is written: a group, if it isn't the core one, as a DNS subdomain, and the version as a DNS label that
+// apiVersionFormat is how a version is written: a group, if it isn't the core one, as a DNS subdomain, and the version as a DNS label that
 // begins with a letter. The API machinery reads more than that, such as /v1.
-var spelt = regexp.MustCompile(`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[a-z]([-a-z0-9]*[a-z0-9])?$`)
+var apiVersionFormat = regexp.MustCompile(`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[a-z]([-a-z0-9]*[a-z0-9])?$`)
 
 func (r *reader) duration(where string, d v1alpha1.Duration, otherwise time.Duration) time.Duration {
 	parsed, err := d.Or(otherwise)

@@ -202,7 +202,7 @@ func TestJudge(t *testing.T) {
 		t.Fatal(err)
 	}
 	for phase, want := range map[string]health.Status{"Up": health.True, "Starting": health.Progressing, "Broken": health.False, "Other": health.False} {
-		got := r.Checks[0].JudgeObjects(ref, target, []*unstructured.Unstructured{thing(phase)}, time.Time{})
+		got := r.Checks[0].Evaluate(ref, target, []*unstructured.Unstructured{thing(phase)}, time.Time{})
 		if got.Status != want {
 			t.Errorf("%s is %s, not %s", phase, got.Status, want)
 		}
@@ -211,13 +211,13 @@ func TestJudge(t *testing.T) {
 		}
 	}
 	without := object(t, "{apiVersion: e.org/v1, kind: Thing, metadata: {name: t}}")
-	if got := r.Checks[0].JudgeObjects(ref, target, []*unstructured.Unstructured{without}, time.Time{}); got.Status != health.Unknown {
+	if got := r.Checks[0].Evaluate(ref, target, []*unstructured.Unstructured{without}, time.Time{}); got.Status != health.Unknown {
 		t.Errorf("an expression that fails gives %s", got.Status)
 	}
-	if got := r.Checks[0].JudgeObjects(ref, target, []*unstructured.Unstructured{thing("Up"), thing("Starting"), thing("Broken"), thing("Up")}, time.Time{}); got.Status != health.False {
+	if got := r.Checks[0].Evaluate(ref, target, []*unstructured.Unstructured{thing("Up"), thing("Starting"), thing("Broken"), thing("Up")}, time.Time{}); got.Status != health.False {
 		t.Errorf("the worst of several is %s", got.Status)
 	}
-	if got := r.Checks[0].JudgeObjects(ref, target, nil, time.Time{}); got.Status != health.False || got.Detail != "Thing shoot--a/t doesn't exist" {
+	if got := r.Checks[0].Evaluate(ref, target, nil, time.Time{}); got.Status != health.False || got.Detail != "Thing shoot--a/t doesn't exist" {
 		t.Errorf("what is missing is %s: %s", got.Status, got.Detail)
 	}
 }
@@ -225,13 +225,13 @@ func TestJudge(t *testing.T) {
 func TestWhen(t *testing.T) {
 	r := read(t, "shootKubeconfig: {secretName: s}\n"+one(`{name: a, conditionType: X, when: size(target.spec.pools) > 0, evaluate: {nodes: {min: 1}}}`))
 	c := r.Checks[0]
-	if asks, err := c.Asks(object(t, worker)); !asks || err != nil {
+	if asks, err := c.Applies(object(t, worker)); !asks || err != nil {
 		t.Errorf("a Worker with pools is asked: %t, %v", asks, err)
 	}
-	if asks, err := c.Asks(object(t, "{spec: {pools: []}}")); asks || err != nil {
+	if asks, err := c.Applies(object(t, "{spec: {pools: []}}")); asks || err != nil {
 		t.Errorf("a workerless one is asked: %t, %v", asks, err)
 	}
-	if _, err := c.Asks(object(t, "{spec: {}}")); err == nil {
+	if _, err := c.Applies(object(t, "{spec: {}}")); err == nil {
 		t.Error("without pools there is no error")
 	}
 }
@@ -273,7 +273,7 @@ func TestTargetsAreCountedByTheirNamespaces(t *testing.T) {
 			object(t, "{metadata: {namespace: test, deletionTimestamp: '2026-11-22T05:00:00Z'}, spec: {type: a}}"))
 	}
 	labelsOf := func(namespace string) labels.Set { return labels.Set{"env": namespace} }
-	if n := len(r.Among(objects, labelsOf)); n != 3 {
+	if n := len(r.SelectTargets(objects, labelsOf)); n != 3 {
 		t.Errorf("%d targets are counted, and 3 are selected", n)
 	}
 	all := read(t, one("{name: a, conditionType: X, object: {apiVersion: v1, kind: ConfigMap, name: \"'c'\"}, evaluate: {status: {}}}"))
@@ -281,7 +281,7 @@ func TestTargetsAreCountedByTheirNamespaces(t *testing.T) {
 		t.Error("the labels of a namespace are asked for that nothing selects by")
 		return nil
 	}
-	if n := len(all.Among([]*unstructured.Unstructured{object(t, "{metadata: {namespace: n}, spec: {type: aws}}")}, asked)); n != 1 {
+	if n := len(all.SelectTargets([]*unstructured.Unstructured{object(t, "{metadata: {namespace: n}, spec: {type: aws}}")}, asked)); n != 1 {
 		t.Errorf("%d targets are counted, and 1 is selected", n)
 	}
 }

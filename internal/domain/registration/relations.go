@@ -25,7 +25,7 @@ func (r *Registration) Cycles(others []*Registration) []string {
 	}
 	var cycles []string
 	for _, from := range r.readKinds() {
-		if back := way(from, r.Kind.GroupKind(), others); back != nil {
+		if back := shortestPath(from, r.Kind.GroupKind(), others); back != nil {
 			names := []string{r.Kind.Kind}
 			for _, kind := range back {
 				names = append(names, kind.Kind)
@@ -36,8 +36,8 @@ func (r *Registration) Cycles(others []*Registration) []string {
 	return cycles
 }
 
-// way is the shortest from one kind to another over what registrations read; nil when there is none.
-func way(from, to schema.GroupKind, over []*Registration) []schema.GroupKind {
+// shortestPath is the shortest from one kind to another over what registrations read; nil when there is none.
+func shortestPath(from, to schema.GroupKind, over []*Registration) []schema.GroupKind {
 	ways, seen := [][]schema.GroupKind{{from}}, sets.New(from)
 	for len(ways) > 0 {
 		way := ways[0]
@@ -76,11 +76,11 @@ func (r *Registration) readKinds() []schema.GroupKind {
 // its name.
 func (r *Registration) OtherShapes(others []*Registration) []string {
 	var all []string
-	if !r.explicit() {
+	if !r.hasExplicitShape() {
 		return nil
 	}
 	for _, o := range others {
-		if o.Kind.GroupKind() != r.Kind.GroupKind() || !o.explicit() || o.Output == r.Output || r.apartFrom(o) {
+		if o.Kind.GroupKind() != r.Kind.GroupKind() || !o.hasExplicitShape() || o.Output == r.Output || r.disjoint(o) {
 			continue
 		}
 		for _, t := range o.ConditionTypes() {
@@ -92,13 +92,13 @@ func (r *Registration) OtherShapes(others []*Registration) []string {
 	return all
 }
 
-// apartFrom says whether no object can be a target of both, as far as types tell.
-func (r *Registration) apartFrom(o *Registration) bool {
-	return r.wantedType != "" && o.wantedType != "" && r.wantedType != o.wantedType && slices.Equal(r.typePath, o.typePath)
+// disjoint says whether no object can be a target of both, by their types.
+func (r *Registration) disjoint(o *Registration) bool {
+	return r.targetType != "" && o.targetType != "" && r.targetType != o.targetType && slices.Equal(r.typePath, o.typePath)
 }
 
-// explicit: the shape is said, and not that of the kind.
-func (r *Registration) explicit() bool {
+// hasExplicitShape: the shape is said, and not that of the kind.
+func (r *Registration) hasExplicitShape() bool {
 	return r.Output == v1alpha1.OutputGardener || r.Output == v1alpha1.OutputConditions
 }
 
@@ -119,17 +119,17 @@ func (r *Registration) IgnoresWorkerless(target *unstructured.Unstructured) bool
 		return false
 	}
 	return slices.ContainsFunc(r.Checks, func(c *Check) bool {
-		asks, err := c.Asks(target)
+		asks, err := c.Applies(target)
 		return c.ConditionType == everyNodeReady && asks && err == nil
 	})
 }
 
 const everyNodeReady = "EveryNodeReady"
 
-// Statusless tells of a check that judges by status what kstatus finds healthy whatever it is like: of what kind the objects are that were found, and which
+// Statusless reports a check that judges by status what kstatus finds healthy whatever it is like: of what kind the objects are that were found, and which
 // conditions they have. It is "" where kstatus reads a condition of one of them, and where there are none.
 func (c *Check) Statusless(objects []*unstructured.Unstructured) string {
-	if !c.byStatus || len(objects) == 0 || slices.ContainsFunc(objects, health.StatusTells) {
+	if !c.byStatus || len(objects) == 0 || slices.ContainsFunc(objects, health.StatusIsConclusive) {
 		return ""
 	}
 	var types []string
@@ -165,9 +165,9 @@ func (r *Registration) Kinds() []schema.GroupVersionKind {
 	return kinds
 }
 
-// ShapeOn is the shape of conditions on targets that keep them like this.
-func (r *Registration) ShapeOn(layout health.Layout) health.Shape {
-	if r.explicit() {
+// ShapeFor is the shape of conditions on targets that keep them like this.
+func (r *Registration) ShapeFor(layout health.Layout) health.Shape {
+	if r.hasExplicitShape() {
 		return health.Shape(r.Output)
 	}
 	return layout.Shape

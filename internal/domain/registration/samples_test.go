@@ -117,7 +117,7 @@ func resultsOf(t *testing.T, r *Registration, target *unstructured.Unstructured,
 				found = append(found, o)
 			}
 		}
-		by[c.ConditionType] = append(by[c.ConditionType], c.JudgeObjects(ref, target, found, rollout))
+		by[c.ConditionType] = append(by[c.ConditionType], c.Evaluate(ref, target, found, rollout))
 	}
 	return by
 }
@@ -179,8 +179,8 @@ func TestTheSamplesJudgeAsTheCheckOfTheKindDoes(t *testing.T) {
 					if !failing {
 						v.Status = health.True
 					}
-					if v.Status != alone.Status || !strings.Contains(v.Message, alone.Detail) || v.Status == health.Progressing && !v.LookAgain.Equal(rollout.Add(10*time.Minute)) {
-						t.Errorf("%s: one in %s of %s with label %q makes %s %s until %s: %s, and by itself it is %s: %s", file, namespace, told(class), label, to[0], v.Status, v.LookAgain, v.Message, alone.Status, alone.Detail)
+					if v.Status != alone.Status || !strings.Contains(v.Message, alone.Detail) || v.Status == health.Progressing && !v.RequeueAt.Equal(rollout.Add(10*time.Minute)) {
+						t.Errorf("%s: one in %s of %s with label %q makes %s %s until %s: %s, and by itself it is %s: %s", file, namespace, told(class), label, to[0], v.Status, v.RequeueAt, v.Message, alone.Status, alone.Detail)
 					}
 				})
 			}

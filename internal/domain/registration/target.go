@@ -17,10 +17,10 @@ type TargetForecast struct {
 	Namespace, Name string
 	// Suspended: suspendWhen is true, so its conditions stay as they are.
 	Suspended bool
-	// Problem says why suspendWhen can't be told; "" when it can.
+	// Problem says why suspendWhen couldn't be evaluated; "" when it could.
 	Problem string
-	// Stands is the registration's state where it makes no checks at all, and Why says so; "" where it makes them.
-	Stands     lifecycle.State
+	// State is the registration's state where it makes no checks at all, and Why is the reason; "" where it makes them.
+	State      lifecycle.State
 	Why        string
 	Conditions []ConditionForecast
 }
@@ -31,18 +31,18 @@ type ConditionForecast struct {
 	// Now is its status on the target, "" when there is none; Since is when that began.
 	Now   health.Status
 	Since time.Time
-	// Would is what its checks say. Its status is "" while checks that aren't made here could change it.
-	Would health.Verdict
-	// Results of the checks that were made, by name; NotMade are the names of the others. At is what each looks at.
-	Results []health.Result
-	NotMade []string
-	At      map[string]string
+	// Verdict is what its checks say. Its status is "" while checks that aren't made here could change it.
+	Verdict health.Verdict
+	// Results of the checks that were made, by name; NotEvaluated are the names of the others. At is what each looks at.
+	Results      []health.Result
+	NotEvaluated []string
+	At           map[string]string
 	// Foreign: it is there, and someone else's, so it isn't written.
 	Foreign bool
-	// Held: its checks say False, and the breaker doesn't believe it.
+	// Held: its checks say False, and the breaker doesn't trust it.
 	Held bool
-	// Kept says why it stays as it is, whatever its checks say; "" when it doesn't.
-	Kept string
+	// Unchanged says why it stays as it is, whatever its checks say; "" when it doesn't.
+	Unchanged string
 	// Removed: nothing decides it any more, or it is asked to go.
 	Removed bool
 	// Changes: it would become another one. Writes: and that is written.
@@ -51,18 +51,18 @@ type ConditionForecast struct {
 
 // Fails says whether the condition would turn False.
 func (c *ConditionForecast) Fails() bool {
-	return c.Would.Status == health.False && c.Now != health.False && !c.Foreign && !c.Held && c.Kept == ""
+	return c.Verdict.Status == health.False && c.Now != health.False && !c.Foreign && !c.Held && c.Unchanged == ""
 }
 
 // Faulty says whether an expression of one of its checks can't be evaluated for the target, which makes it Unknown.
 func (c *ConditionForecast) Faulty() bool {
-	return c.Would.Status == health.Unknown && slices.ContainsFunc(c.Results, func(r health.Result) bool { return r.Faulty })
+	return c.Verdict.Status == health.Unknown && slices.ContainsFunc(c.Results, func(r health.Result) bool { return r.Faulty })
 }
 
-// Quiet says that there is nothing to tell of the target: its conditions are True, and would stay so.
-func (t *TargetForecast) Quiet() bool {
+// AllHealthy says that there is nothing to report of the target: its conditions are True, and would stay so.
+func (t *TargetForecast) AllHealthy() bool {
 	for i := range t.Conditions {
-		if c := &t.Conditions[i]; c.Foreign || c.Kept != "" || c.Would.Status != health.True {
+		if c := &t.Conditions[i]; c.Foreign || c.Unchanged != "" || c.Verdict.Status != health.True {
 			return false
 		}
 	}
@@ -72,7 +72,7 @@ func (t *TargetForecast) Quiet() bool {
 // Worst is the worst status that one of the conditions would have, "" when none is known.
 func (t *TargetForecast) Worst() (worst health.Status) {
 	for i := range t.Conditions {
-		if s := t.Conditions[i].Would.Status; s != "" && (worst == "" || Worse(s, worst)) {
+		if s := t.Conditions[i].Verdict.Status; s != "" && (worst == "" || Worse(s, worst)) {
 			worst = s
 		}
 	}
@@ -81,25 +81,25 @@ func (t *TargetForecast) Worst() (worst health.Status) {
 
 // Worse orders statuses for people: False, Unknown, Progressing, True.
 func Worse(a, b health.Status) bool {
-	return slices.Index(fromWorst, a) < slices.Index(fromWorst, b)
+	return slices.Index(worstFirst, a) < slices.Index(worstFirst, b)
 }
 
-var fromWorst = []health.Status{health.False, health.Unknown, health.Progressing, health.True, ""}
+var worstFirst = []health.Status{health.False, health.Unknown, health.Progressing, health.True, ""}
 
-// Forecast tells what would become of the target's conditions by the first of its deciders: by the same plan as the controller's.
-func (c *Circumstances) Forecast(now time.Time) TargetForecast {
+// Forecast tells what would become of the target's conditions by the first of its registrations: by the same plan as the controller's.
+func (c *TargetInput) Forecast(now time.Time) TargetForecast {
 	f := TargetForecast{Namespace: c.Target.GetNamespace(), Name: c.Target.GetName()}
-	r := &c.Deciders[0]
+	r := &c.Registrations[0]
 	if r.State.IsFrozen() || r.State == lifecycle.Deleted {
-		f.Stands, f.Why = r.State, r.Why
+		f.State, f.Why = r.State, r.Reason
 		return f
 	}
-	m := making{Circumstances: c, now: now, notMade: map[string][]string{}, at: map[string]map[string]string{}, said: make([]Said, len(c.Deciders))}
-	m.ask()
-	if f.Suspended, f.Problem = m.said[0].Suspended, m.said[0].Problem; f.Suspended {
+	m := forecastRun{TargetInput: c, now: now, notEvaluated: map[string][]string{}, at: map[string]map[string]string{}, results: make([]CheckResults, len(c.Registrations))}
+	m.runAll()
+	if f.Suspended, f.Problem = m.results[0].Suspended, m.results[0].Problem; f.Suspended {
 		return f
 	}
-	p := c.Plan(m.said, now)
+	p := c.Plan(m.results, now)
 	for _, t := range r.ConditionTypes() {
 		f.Conditions = append(f.Conditions, m.condition(&p, t))
 	}
@@ -111,106 +111,106 @@ func (c *Circumstances) Forecast(now time.Time) TargetForecast {
 	return f
 }
 
-// making makes the checks of a forecast.
-type making struct {
-	*Circumstances
-	now  time.Time
-	said []Said
-	// notMade are the names of a condition type's checks that aren't made here, and at is what each of its checks looks at.
-	notMade map[string][]string
-	at      map[string]map[string]string
+// forecastRun makes the checks of a forecast.
+type forecastRun struct {
+	*TargetInput
+	now     time.Time
+	results []CheckResults
+	// notEvaluated are the names of a condition type's checks that aren't made here, and at is what each of its checks looks at.
+	notEvaluated map[string][]string
+	at           map[string]map[string]string
 }
 
-// ask has the checks made of all deciders whose conditions the first one's are.
-func (m *making) ask() {
-	for i := range m.Deciders {
-		m.Deciders[i] = m.Deciders[i].On(m.Target, m.now)
+// runAll has the checks made of all registrations whose conditions the first one's are.
+func (m *forecastRun) runAll() {
+	for i := range m.Registrations {
+		m.Registrations[i] = m.Registrations[i].OnTarget(m.Target, m.now)
 	}
-	for i := range m.Deciders {
-		if i == 0 || m.Deciders[0].Writing() && m.Deciders[i].Writing() { // one that isn't written is decided by itself
-			m.say(i)
+	for i := range m.Registrations {
+		if i == 0 || m.Registrations[0].Writing() && m.Registrations[i].Writing() { // one that isn't written is decided by itself
+			m.run(i)
 		}
 	}
-	for t := range m.notMade {
-		if m.open(t) {
-			m.said[0].Unread = append(m.said[0].Unread, t)
+	for t := range m.notEvaluated {
+		if m.inconclusive(t) {
+			m.results[0].NotSynced = append(m.results[0].NotSynced, t)
 		}
 	}
 }
 
-// say makes the checks of the decider at a place.
-func (m *making) say(place int) {
-	d := &m.Deciders[place]
+// run makes the checks of the registration at an index.
+func (m *forecastRun) run(place int) {
+	d := &m.Registrations[place]
 	left := false
-	m.said[place] = d.Say(m.Target, func() (results map[string][]health.Result, _ []string) {
+	m.results[place] = d.RunChecks(m.Target, func() (results map[string][]health.Result, _ []string) {
 		results = map[string][]health.Result{}
 		for _, check := range d.Checks {
-			result, made := m.make(d, check)
+			result, made := m.runCheck(d, check)
 			if results[check.ConditionType] = append(results[check.ConditionType], result...); !made {
 				left = true
 			}
 		}
 		return results, nil
 	})
-	m.said[place].Failing = m.said[place].Failing || left
+	m.results[place].Failing = m.results[place].Failing || left
 }
 
-// make makes one check, if it can be made here. One of a decider that names the kind in another version is for what isn't read here.
-func (m *making) make(d *Decider, check *Check) (result []health.Result, made bool) {
-	t, name := check.ConditionType, m.called(d, check.ConditionType, check.Name)
-	if d.Kind == m.Deciders[0].Kind {
+// runCheck makes one check, if it can be made here. One of a registration that names the kind in another version is for what isn't read here.
+func (m *forecastRun) runCheck(d *ActiveRegistration, check *Check) (result []health.Result, made bool) {
+	t, name := check.ConditionType, m.checkName(d, check.ConditionType, check.Name)
+	if d.Kind == m.Registrations[0].Kind {
 		if m.at[t] == nil {
 			m.at[t] = map[string]string{}
 		}
-		m.at[t][name] = check.at(m.Target, m.There)
-		switch result, err := check.Result(m.Target, m.There, m.now); {
+		m.at[t][name] = check.at(m.Target, m.Finder)
+		switch result, err := check.Result(m.Target, m.Finder, m.now); {
 		case err == nil:
 			return []health.Result{result}, true
-		case !errors.Is(err, ErrNotLooked):
+		case !errors.Is(err, ErrNotEvaluated):
 			return []health.Result{check.Failed(err)}, true
 		}
 	}
-	m.notMade[t] = append(m.notMade[t], name)
+	m.notEvaluated[t] = append(m.notEvaluated[t], name)
 	return nil, false
 }
 
-// open says whether the checks of a condition type that aren't made here could change what the others say: a False one makes it False,
+// inconclusive says whether the checks of a condition type that aren't made here could change what the others say: a False one makes it False,
 // whatever the rest say.
-func (m *making) open(conditionType string) bool {
+func (m *forecastRun) inconclusive(conditionType string) bool {
 	var all []health.Result
-	for i := range m.said {
-		all = append(all, m.said[i].Results[conditionType]...)
+	for i := range m.results {
+		all = append(all, m.results[i].Results[conditionType]...)
 	}
-	return len(m.notMade[conditionType]) > 0 && m.verdict(conditionType, all).Status != health.False
+	return len(m.notEvaluated[conditionType]) > 0 && m.verdict(conditionType, all).Status != health.False
 }
 
-func (m *making) verdict(conditionType string, results []health.Result) health.Verdict {
+func (m *forecastRun) verdict(conditionType string, results []health.Result) health.Verdict {
 	return health.Aggregate(results, health.Find(m.Target, conditionType).Past(), m.now)
 }
 
-// condition tells of one condition what the plan says.
-func (m *making) condition(p *TargetPlan, conditionType string) ConditionForecast {
-	r := &m.Deciders[0]
-	f := ConditionForecast{Type: conditionType, NotMade: m.notMade[conditionType], At: m.at[conditionType]}
+// condition is what the plan says of one condition.
+func (m *forecastRun) condition(p *TargetPlan, conditionType string) ConditionForecast {
+	r := &m.Registrations[0]
+	f := ConditionForecast{Type: conditionType, NotEvaluated: m.notEvaluated[conditionType], At: m.at[conditionType]}
 	if before := health.Find(m.Target, conditionType); before != nil {
 		f.Now, f.Since = before.Status, before.LastTransition
 	}
 	f.Foreign = r.Output != v1alpha1.OutputRegistrationOnly && m.foreign(conditionType)
 	plan, written := &p.Plan, true
 	f.Results = p.Results[conditionType]
-	if alone, is := p.Alone[0]; is {
-		plan, written, f.Results = &alone, false, m.named(r, m.said[0].Results)[conditionType]
+	if alone, is := p.Unwritten[0]; is {
+		plan, written, f.Results = &alone, false, m.withPrefixes(r, m.results[0].Results)[conditionType]
 	} else {
-		f.Kept = p.Kept[conditionType]
+		f.Unchanged = p.Unchanged[conditionType]
 	}
-	if m.open(conditionType) {
+	if m.inconclusive(conditionType) {
 		return f
 	}
 	planned := false
-	if f.Would, planned = plan.Verdicts[conditionType]; !planned {
-		f.Would = m.verdict(conditionType, f.Results)
+	if f.Verdict, planned = plan.Verdicts[conditionType]; !planned {
+		f.Verdict = m.verdict(conditionType, f.Results)
 	}
-	f.Held = f.Kept == "" && f.Would.Reason == health.ReasonInDoubt
+	f.Held = f.Unchanged == "" && f.Verdict.Reason == health.ReasonInDoubt
 	f.Changes = slices.ContainsFunc(plan.Steps, func(s health.Step) bool { return s.Condition.Type == conditionType })
 	f.Writes = f.Changes && written
 	return f

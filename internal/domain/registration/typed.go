@@ -148,7 +148,7 @@ var absorbing = []string{operators.LogicalOr, operators.Conditional}
 // expected begins what the checker says of an operand that is of no type that its operation takes.
 const expected = "expected type "
 
-// findings are what types tell of an expression.
+// findings are what types say of an expression.
 type findings struct {
 	// failure says why it, or a part of it, can only fail; "" where types don't tell that.
 	failure   string

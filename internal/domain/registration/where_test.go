@@ -54,7 +54,7 @@ func TestWhereChoosesAmongWhatIsSelected(t *testing.T) {
 				o.SetGroupVersionKind(check.Kind)
 				found = append(found, o)
 			}
-			got := check.JudgeObjects(ref, target, found, time.Time{})
+			got := check.Evaluate(ref, target, found, time.Time{})
 			if got.Status != c.status || got.Detail != c.detail || got.Status == health.Progressing && got.Timeout != 5*time.Minute {
 				t.Errorf("it is %s for %s: %q, not %s: %q", got.Status, got.Timeout, got.Detail, c.status, c.detail)
 			}
@@ -93,7 +93,7 @@ func TestANoteOfOneOfSeveralIsTold(t *testing.T) {
 		object(t, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: runs}, "+status+"}"),
 		object(t, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: waits}, spec: {paused: true}, "+status+"}"),
 	}
-	got := r.Checks[0].JudgeObjects(ref, target, found, time.Time{})
+	got := r.Checks[0].Evaluate(ref, target, found, time.Time{})
 	if v := health.Aggregate([]health.Result{got}, health.History{}, time.Time{}); v.Message != "(1/1) Health checks successful: 1) a: waits: Deployment is paused: what changes in its template isn't rolled out" {
 		t.Errorf("%s %q", v.Status, v.Message)
 	}

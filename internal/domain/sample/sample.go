@@ -1,4 +1,4 @@
-// Package sample counts objects and keeps the names of some, so that people are told of examples.
+// Package sample counts objects and keeps the names of some as examples.
 package sample
 
 import (
@@ -38,7 +38,7 @@ func before(parts []string, name string) bool {
 	return name != ""
 }
 
-// Once keeps a text that isn't there yet, while there is room: those that come first.
+// Once adds a text that isn't there yet, up to Size of them.
 func Once(texts *[]string, text string) {
 	if len(*texts) < Size && !slices.Contains(*texts, text) {
 		*texts = append(*texts, text)

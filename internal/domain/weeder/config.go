@@ -82,7 +82,7 @@ func accountOf(spec *v1alpha1.WeederConfigSpec) string {
 	return cmp.Or(spec.ServiceAccountName, defaultAccount)
 }
 
-// WithStatus is the same config with another status, which it shares: most news of a config tell of its status only, and
+// WithStatus is the same config with another status, which it shares: most updates of a config change its status only, and
 // compiling its selectors takes a hundred times longer.
 func (c *Config) WithStatus(st v1alpha1.WeederConfigStatus) *Config {
 	with := *c
@@ -184,11 +184,11 @@ func TermsOf(wc *v1alpha1.WeederConfig, ownNamespace string) Terms {
 	t := Terms{Tenant: ownNamespace == "" || wc.Namespace != ownNamespace, OwnNamespace: ownNamespace, Account: accountOf(&wc.Spec)}
 	for _, service := range slices.Sorted(maps.Keys(wc.Spec.ServicesAndDependantSelectors)) {
 		for i, s := range wc.Spec.ServicesAndDependantSelectors[service].PodSelectors {
-			t.judge(fmt.Sprintf("podSelectors[%d] of %s", i, service), &s)
+			t.checkSelector(fmt.Sprintf("podSelectors[%d] of %s", i, service), &s)
 		}
 	}
 	if wc.Spec.NamespaceSelector != nil {
-		t.judge("namespaceSelector", wc.Spec.NamespaceSelector)
+		t.checkSelector("namespaceSelector", wc.Spec.NamespaceSelector)
 	}
 	if _, err := NewConfig(wc, ownNamespace); err != nil {
 		t.Unreadable = err.Error()
@@ -196,7 +196,7 @@ func TermsOf(wc *v1alpha1.WeederConfig, ownNamespace string) Terms {
 	return t
 }
 
-func (t *Terms) judge(where string, s *v1alpha1.LabelSelector) {
+func (t *Terms) checkSelector(where string, s *v1alpha1.LabelSelector) {
 	selector, err := s.AsSelector()
 	if err != nil {
 		sample.Once(&t.InvalidSelectors, where+": "+strings.Join(strings.Fields(err.Error()), " "))

@@ -39,7 +39,7 @@ func scopeOf(c *Config) string {
 	return c.Namespace
 }
 
-// ObserveConfig takes in a config and what it may do now, and gives the pods to decide on. A Service that it names anew is
+// ObserveConfig takes in a config and what it may do now, and gives the pods to decide on. A Service that it newly names is
 // seen for the first time.
 func (s *State) ObserveConfig(c *Config, state lifecycle.State, at Moment) (due []types.NamespacedName) {
 	s.mu.Lock()
@@ -59,30 +59,30 @@ func (s *State) ObserveConfig(c *Config, state lifecycle.State, at Moment) (due 
 		}
 		s.configs[c.UID] = cs
 	} else {
-		s.leaveScope(cs)
+		s.removeFromScope(cs)
 		for w := range s.windowsOf(cs) {
 			s.unhold(w) // all of them are decided on again
 		}
 	}
 	cs.Config, cs.state = c, state
-	s.enterScope(cs)
+	s.addToScope(cs)
 	s.inherit(cs, first, at)
-	s.narrow(cs)
+	s.endUnwatched(cs)
 	if otherPolicy { // that a Service is Ready by it is no recovery
 		for key := range cs.seen {
-			s.see(cs, key, at)
+			s.recordReadiness(cs, key, at)
 		}
 	}
-	s.touch(cs)
-	s.judgeAll(cs, at)
+	s.markDirty(cs)
+	s.evaluateAll(cs, at)
 	for w := range s.windowsOf(cs) {
-		due = append(due, s.wanted(w, at)...)
+		due = append(due, s.selectedPods(w, at)...)
 	}
 	return sortedKeys(due)
 }
 
-// enterScope files a config by its name and by where it holds.
-func (s *State) enterScope(cs *configState) {
+// addToScope files a config by its name and by where it holds.
+func (s *State) addToScope(cs *configState) {
 	s.named[cs.Key()] = cs
 	in, known := s.scopes[scopeOf(cs.Config)]
 	if !known {
@@ -90,23 +90,23 @@ func (s *State) enterScope(cs *configState) {
 		s.scopes[scopeOf(cs.Config)] = in
 	}
 	in.configs[cs.UID] = cs
-	in.claims.file(cs)
+	in.claims.add(cs)
 }
 
-// leaveScope takes a config out of all that it is filed by.
-func (s *State) leaveScope(cs *configState) {
+// removeFromScope takes a config out of all that it is filed by.
+func (s *State) removeFromScope(cs *configState) {
 	if s.named[cs.Key()] == cs {
 		delete(s.named, cs.Key())
 	}
 	in := s.scopes[scopeOf(cs.Config)]
-	in.claims.unfile(cs)
+	in.claims.remove(cs)
 	if delete(in.configs, cs.UID); len(in.configs) == 0 {
 		delete(s.scopes, scopeOf(cs.Config))
 	}
 }
 
-// holds says whether a config is about a namespace.
-func (s *State) holds(cs *configState, namespace string) bool {
+// appliesTo says whether a config is about a namespace.
+func (s *State) appliesTo(cs *configState, namespace string) bool {
 	if cs.Namespaces == nil {
 		return namespace == cs.Namespace
 	}
@@ -114,12 +114,12 @@ func (s *State) holds(cs *configState, namespace string) bool {
 	return known && cs.Namespaces.Matches(of)
 }
 
-// holdingIn are the configs that are about a namespace.
-func (s *State) holdingIn(namespace string) iter.Seq[*configState] {
+// applyingTo are the configs that are about a namespace.
+func (s *State) applyingTo(namespace string) iter.Seq[*configState] {
 	return func(yield func(*configState) bool) {
 		for _, in := range []string{namespace, everywhere} {
 			for _, cs := range s.scopes[in].configs {
-				if s.holds(cs, namespace) && !yield(cs) {
+				if s.appliesTo(cs, namespace) && !yield(cs) {
 					return
 				}
 			}
@@ -130,7 +130,7 @@ func (s *State) holdingIn(namespace string) iter.Seq[*configState] {
 // watching are the configs that watch a Service.
 func (s *State) watching(service types.NamespacedName) iter.Seq[*configState] {
 	return func(yield func(*configState) bool) {
-		for cs := range s.holdingIn(service.Namespace) {
+		for cs := range s.applyingTo(service.Namespace) {
 			if _, names := cs.Services[service.Name]; names && !yield(cs) {
 				return
 			}
@@ -151,16 +151,16 @@ func (s *State) namespacesOf(cs *configState) (namespaces []string) {
 	return namespaces
 }
 
-// narrow ends what a config no longer watches, and fits the windows that stay to its watchDuration. What a window spent counts
+// endUnwatched ends what a config no longer watches, and fits the windows that stay to its watchDuration. What a window spent counts
 // if the config watches its Service again before it would have ended.
-func (s *State) narrow(cs *configState) {
+func (s *State) endUnwatched(cs *configState) {
 	watches := func(key types.NamespacedName) bool {
 		_, named := cs.Services[key.Name]
-		return named && s.holds(cs, key.Namespace)
+		return named && s.appliesTo(cs, key.Namespace)
 	}
 	for key := range cs.seen {
 		if !watches(key) {
-			s.unsee(cs, key)
+			s.forgetReadiness(cs, key)
 		}
 	}
 	for w := range s.windowsOf(cs) {
@@ -185,9 +185,9 @@ func (s *State) ForgetConfig(uid types.UID) {
 		s.close(w)
 	}
 	for key := range cs.seen {
-		s.unsee(cs, key)
+		s.forgetReadiness(cs, key)
 	}
-	s.leaveScope(cs)
+	s.removeFromScope(cs)
 	delete(s.configs, uid)
 	delete(s.dirty, uid)
 }

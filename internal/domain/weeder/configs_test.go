@@ -19,7 +19,7 @@ func TestAConfigThatChanges(t *testing.T) {
 	y := watchingEtcd(t, etcdForAPI, newPod("api-1", backOff), newPod("db-1", backOff), newPod("web-0", readySince(-10*second)))
 	y.ObserveSlice(newSlice("w", "web", "web-0"), at(0))
 	recoverEtcd(y, 0)
-	y.TakeOpened()
+	y.DrainOpened()
 	change := func(spec string, d time.Duration) string {
 		wc := newWeederConfig(t, "ns", "wc", spec)
 		wc.Generation = int64(2 + d/second)

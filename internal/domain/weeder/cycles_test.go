@@ -48,7 +48,7 @@ servicesAndDependantSelectors:
 			expect(t, "verdict", verdict(plan, next), test.want)
 			if name == "a cycle" {
 				expect(t, "message", plan.Holds[0].Message, message)
-				expect(t, "looks again", plan.LookAgain, noon.Add(6*second)) // no event of the pod's ends it
+				expect(t, "looks again", plan.RequeueAt, noon.Add(6*second)) // no event of the pod's ends it
 				y.ForgetConfig("second-uid")
 				expect(t, "once the other config is gone", decide(y, "api-1", 2*second), "delete")
 			}
@@ -92,12 +92,12 @@ func TestAPodOfTheServiceIsLookedAtAgain(t *testing.T) {
 	y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0", "api-1:notready"), at(0))
 	plan, next := decideOn(y, key("api-1"), at(second), "")
 	expect(t, "verdict", verdict(plan, next), "PodOfTheService")
-	expect(t, "looks again", plan.LookAgain, noon.Add(6*second))
+	expect(t, "looks again", plan.RequeueAt, noon.Add(6*second))
 	seeEtcdReady(y, 2*second)
 	expect(t, "then", decide(y, "api-1", 6*second), "delete")
 	y = watchingEtcd(t, etcdForAPI, newPod("api-1", backOff))
 	y.ObservePod(weeder.ReadPod(newPod("etcd-0", readySince(0))), at(0))
 	y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0", "api-1:notready"), at(0))
 	plan, _ = decideOn(y, key("api-1"), at(116*second), "")
-	expect(t, "looks again after the window", plan.LookAgain, time.Time{})
+	expect(t, "looks again after the window", plan.RequeueAt, time.Time{})
 }

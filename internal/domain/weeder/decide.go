@@ -44,17 +44,17 @@ func (s *State) Decide(key types.NamespacedName, at Moment, doubt string) (Plan,
 	}
 	in := s.input(p, at)
 	if in.Openings = s.openings(p, at); len(in.Openings) == 0 {
-		s.release(p)
+		s.clearHolds(p)
 		return Plan{Pod: *p.Pod}, Nothing
 	}
 	if !s.claimed {
 		doubt = cmp.Or(doubt, "it isn't known yet what earlier leaders did")
 	}
 	in.Past, in.Doubt = s.past(p, at), doubt
-	in.FreeAt = s.log.free(in.Limit, s.queue.ahead(p), at.Now)
+	in.FreeAt = s.log.freeAt(in.Limit, s.queue.ahead(p), at.Now)
 	plan := PlanPod(in)
 	if plan.Delete == nil {
-		s.noteHolds(p, &plan, at.Now)
+		s.recordHolds(p, &plan, at.Now)
 		return plan, Nothing
 	}
 	s.reserve(p, plan.Delete, at)
@@ -64,16 +64,16 @@ func (s *State) Decide(key types.NamespacedName, at Moment, doubt string) (Plan,
 // input is what a plan for a pod depends on, whatever the window.
 func (s *State) input(p *podState, at Moment) Input {
 	return Input{
-		Pod: p.Pod, Autohealers: p.autohealers(s.ownNamespace), OwnerHold: s.holdRequests[p.Workload()].hold,
+		Pod: p.Pod, Autohealers: p.autohealers(s.ownNamespace), OwnerHold: s.workloadHolds[p.Workload()].hold,
 		At: at, ActsFrom: s.actsFrom, Limit: s.limits.MaxPodDeletionsPerMinute,
 	}
 }
 
-// openings are the open windows that a pod stands in, the oldest config first.
+// openings are the open windows that select a pod, the oldest config first.
 func (s *State) openings(p *podState, at Moment) (openings []Opening) {
 	var windows []*window
 	for _, w := range s.windows[p.Namespace] {
-		if w.wants(p, at.Now) {
+		if w.selects(p, at.Now) {
 			windows = append(windows, w)
 		}
 	}
@@ -92,24 +92,24 @@ func (s *State) opening(p *podState, w *window) Opening {
 	}
 }
 
-// waits says that a pod waits in the queue.
-func (h Hold) waits() bool { return h.Reason == HeldByLimit }
+// queued says that a pod waits in the queue.
+func (h Hold) queued() bool { return h.Reason == HeldByLimit }
 
-// longestWait bounds how long a pod waits for the cluster-wide limit before it's looked at: those before it may leave.
-const longestWait = 10 * time.Second
+// queueRequeueAfter bounds how long a pod waits for the cluster-wide limit before it's looked at: those before it may leave.
+const queueRequeueAfter = 10 * time.Second
 
-// noteHolds keeps why a pod isn't deleted, for the status, and its place in the queue.
-func (s *State) noteHolds(p *podState, plan *Plan, now time.Time) {
+// recordHolds keeps why a pod isn't deleted, for the status, and its place in the queue.
+func (s *State) recordHolds(p *podState, plan *Plan, now time.Time) {
 	for _, h := range plan.Holds {
 		s.windowOf(h.Config, p.Namespace, h.Service).count(p, h.Reason)
 	}
-	s.hold(p, plan.Holds)
-	if !slices.ContainsFunc(plan.Holds, Hold.waits) {
-		s.queue.leave(p)
+	s.setHolds(p, plan.Holds)
+	if !slices.ContainsFunc(plan.Holds, Hold.queued) {
+		s.queue.remove(p)
 		return
 	}
-	s.queue.enter(p)
-	plan.LookAgain = earlier(plan.LookAgain, now.Add(longestWait))
+	s.queue.push(p)
+	plan.RequeueAt = earlier(plan.RequeueAt, now.Add(queueRequeueAfter))
 }
 
 func (s *State) reserve(p *podState, d *Deletion, at Moment) {
@@ -121,13 +121,13 @@ func (s *State) reserve(p *podState, d *Deletion, at Moment) {
 	w.LastDeletion = at.Now
 	s.log.add(workload, record)
 	cs.deleted++
-	cs.remember(record)
+	cs.add(record)
 	s.sent[p.UID] = &sent{record: record, pod: p, workload: workload, of: cs, window: w}
-	s.release(p)
-	s.touch(cs)
+	s.clearHolds(p)
+	s.markDirty(cs)
 }
 
-// Revalidate says what has come to stand before a deletion since it was decided, "" when nothing has. It is to be asked last
+// Revalidate says what has come to block a deletion since it was decided, "" when nothing has. It is to be called last
 // before the request is sent: in a storm that is a while later.
 func (s *State) Revalidate(plan Plan, at Moment) string {
 	s.mu.Lock()
@@ -138,14 +138,14 @@ func (s *State) Revalidate(plan Plan, at Moment) string {
 		return "the pod is gone"
 	case s.windowOf(plan.Delete.Config, p.Namespace, plan.Delete.Service) != decided.window:
 		return "the window isn't open any more"
-	case !decided.window.wants(p, at.Now):
+	case !decided.window.selects(p, at.Now):
 		return "the pod doesn't crash-loop any more, or its window is over"
 	}
 	in := s.input(p, at)
 	if !s.log.fits(decided.record, in.Limit, at.Now) {
-		in.FreeAt = at.Now.Add(pace)
+		in.FreeAt = at.Now.Add(limitWindow)
 	}
-	return in.first(s.opening(p, decided.window), in.excluded, in.held, in.permitted, in.distrusted, in.limited).Message
+	return in.firstHold(s.opening(p, decided.window), in.excluded, in.holdAnnotated, in.notPermitted, in.inDoubt, in.limitReached).Message
 }
 
 // Confirm says that the API server has just taken the deletion of the pod with this UID. No other follows for that pod.
@@ -159,22 +159,22 @@ func (s *State) Confirm(uid types.UID, at Moment) {
 	delete(s.sent, uid)
 	s.log.confirm(d.record, at.Now)
 	if d.pod.confirmed = true; s.pods[d.pod.Namespace][d.pod.Name] == d.pod {
-		s.index(d.pod)
+		s.updateCrashing(d.pod)
 	}
 }
 
-// Failed says that the deletion of the pod with this UID surely didn't happen, and gives the pods that may have room now.
-// After an uncertain failure nothing is said: the next Decide asks for a live read.
+// Failed records that the deletion of the pod with this UID surely didn't happen, and returns the pods that may have headroom
+// now. It isn't called after an uncertain failure: the next Decide asks for a live read.
 func (s *State) Failed(uid types.UID) (due []types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.rollback(uid)
 }
 
-// headsWoken bounds how many pods one freed place wakes where no more are free.
-const headsWoken = 16
+// maxRequeued bounds how many pods one freed slot requeues where no more are free.
+const maxRequeued = 16
 
-// rollback takes back all that a deletion took, and lets the pod be decided on anew.
+// rollback releases all that a deletion reserved, and lets the pod be decided on again.
 func (s *State) rollback(uid types.UID) (due []types.NamespacedName) {
 	d := s.sent[uid]
 	if d == nil {
@@ -185,21 +185,21 @@ func (s *State) rollback(uid types.UID) (due []types.NamespacedName) {
 	d.of.deleted--
 	d.of.log.remove(d.record)
 	if s.configs[d.of.UID] == d.of {
-		s.touch(d.of)
+		s.markDirty(d.of)
 	}
 	d.window.Deleted--
 	spent := func(h Hold) bool { return h.Reason == HeldByBudget && d.window.holds(h) }
-	for p := range d.of.held { // also where others got room before: whoever wasn't woken then wouldn't look again
+	for p := range d.of.held { // also where others got headroom before: those that weren't requeued then wouldn't be decided on again
 		if p.Namespace == d.window.Namespace && slices.ContainsFunc(p.holds, spent) {
 			due = append(due, p.Key())
 		}
 	}
-	woken := max(headsWoken, d.of.MaxDeletions-d.window.Deleted) // those who were woken for other places may not have taken them yet
-	return append(sortedKeys(due)[:min(len(due), woken)], s.queue.heads(headsWoken)...)
+	requeued := max(maxRequeued, d.of.MaxDeletions-d.window.Deleted) // those that were requeued for other slots may not have taken them yet
+	return append(sortedKeys(due)[:min(len(due), requeued)], s.queue.first(maxRequeued)...)
 }
 
-// lookAgainRefused lies between two evictions of a pod that its PodDisruptionBudget keeps.
-const lookAgainRefused = 5 * time.Second
+// refusedRequeueAfter lies between two evictions of a pod that its PodDisruptionBudget keeps.
+const refusedRequeueAfter = 5 * time.Second
 
 // Refuse keeps, for the status, that a PodDisruptionBudget refused the plan's eviction, which Failed has taken back. It gives
 // when to ask again; zero when the window is over by then.
@@ -211,9 +211,9 @@ func (s *State) Refuse(plan Plan, message string, at Moment) (again time.Time) {
 	if p == nil || p.UID != plan.Pod.UID || !p.actionable() || w == nil { // what runs again is due when it crashes
 		return time.Time{}
 	}
-	again = at.Now.Add(lookAgainRefused)
+	again = at.Now.Add(refusedRequeueAfter)
 	w.count(p, HeldByDisruption)
-	s.hold(p, []Hold{{Config: d.Config, Service: d.Service, Reason: HeldByDisruption, Message: message, At: again}})
+	s.setHolds(p, []Hold{{Config: d.Config, Service: d.Service, Reason: HeldByDisruption, Message: message, At: again}})
 	if !again.Before(w.Ends) {
 		return time.Time{}
 	}
@@ -231,20 +231,20 @@ func (q queue) ahead(p *podState) int {
 	return len(q)
 }
 
-func (q *queue) enter(p *podState) {
+func (q *queue) push(p *podState) {
 	if !slices.Contains(*q, p) {
 		*q = append(*q, p)
 	}
 }
 
-func (q *queue) leave(p *podState) {
+func (q *queue) remove(p *podState) {
 	if i := slices.Index(*q, p); i >= 0 {
 		*q = slices.Delete(*q, i, i+1)
 	}
 }
 
-// heads are the first to go.
-func (q queue) heads(most int) (pods []types.NamespacedName) {
+// first are the first to go.
+func (q queue) first(most int) (pods []types.NamespacedName) {
 	for _, p := range q[:min(most, len(q))] {
 		pods = append(pods, p.Key())
 	}

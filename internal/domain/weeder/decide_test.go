@@ -41,7 +41,7 @@ func TestReplacementsWaitAndAreCounted(t *testing.T) {
 	replace("api-d", 5*second)
 	plan, next := decideOn(y, key("api-d"), at(6*second), "")
 	expect(t, "a replacement", verdict(plan, next), "Cooldown")
-	expect(t, "looks again", plan.LookAgain, noon.Add(20*second))
+	expect(t, "looks again", plan.RequeueAt, noon.Add(20*second))
 
 	y.ObservePod(weeder.ReadPod(newPod("api-c", backOff)), at(10*second))
 	deleted(t, y, "api-c", 10*second) // its first crash loop: at once, too
@@ -53,7 +53,7 @@ func TestReplacementsWaitAndAreCounted(t *testing.T) {
 	replace("api-f", 80*second)
 	plan, next = decideOn(y, key("api-f"), at(100*second), "")
 	expect(t, "the third", verdict(plan, next), "MaxRepeatsPerOwner")
-	expect(t, "it isn't over before the window is", plan.LookAgain, time.Time{})
+	expect(t, "it isn't over before the window is", plan.RequeueAt, time.Time{})
 
 	// Another workload has a count of its own.
 	y.ObservePod(weeder.ReadPod(newPod("api-z", backOff, owned("ReplicaSet", "z"))), at(101*second))
@@ -64,7 +64,7 @@ func TestReplacementsWaitAndAreCounted(t *testing.T) {
 	recoverEtcd(y, 59*time.Minute)
 	plan, next = decideOn(y, key("api-f"), at(59*time.Minute), "")
 	expect(t, "within the hour", verdict(plan, next), "MaxRepeatsPerOwner")
-	expect(t, "looks again", plan.LookAgain, noon.Add(time.Hour))
+	expect(t, "looks again", plan.RequeueAt, noon.Add(time.Hour))
 	expect(t, "a moment before", decide(y, "api-f", time.Hour-second), "MaxRepeatsPerOwner")
 	expect(t, "after it", decide(y, "api-f", time.Hour), "delete again")
 }
@@ -115,7 +115,7 @@ func TestNoRepeatsAtAll(t *testing.T) {
 	y.ObservePod(weeder.ReadPod(newPod("api-c", created(second), backOff)), at(60*second))
 	plan, next := decideOn(y, key("api-c"), at(60*second), "")
 	expect(t, "a replacement", verdict(plan, next), "MaxRepeatsPerOwner")
-	expect(t, "looks again", plan.LookAgain, time.Time{})
+	expect(t, "looks again", plan.RequeueAt, time.Time{})
 	y.ObservePod(weeder.ReadPod(newPod("api-b", backOff)), at(60*second))
 	expect(t, "one that was there before", decide(y, "api-b", 60*second), "delete")
 }
@@ -155,7 +155,7 @@ func TestCooldownAndMinuteCountFromWhenADeletionWasDone(t *testing.T) {
 			y.ObservePod(weeder.ReadPod(newPod("api-2", created(9*second), backOff)), at(12*second))
 			plan, next := decideOn(y, key("api-2"), at(12*second), "")
 			expect(t, "its replacement", verdict(plan, next), "Cooldown")
-			expect(t, "looks again", plan.LookAgain, noon.Add(19*second))
+			expect(t, "looks again", plan.RequeueAt, noon.Add(19*second))
 			expect(t, "a moment before", decide(y, "api-2", 18*second), "Cooldown")
 			deleted(t, y, "api-2", 19*second)
 			expect(t, "a minute after the first was decided", decide(y, "api-9", 61*second), "MaxPodDeletionsPerMinute")
@@ -187,7 +187,7 @@ func TestMaxPodDeletionsPerMinute(t *testing.T) {
 	plan, next := decideOn(y, key("api-5"), at(55*second), "")
 	expect(t, "fifth", verdict(plan, next), "MaxPodDeletionsPerMinute")
 	expect(t, "its place is free", plan.Holds[0].At, noon.Add(55*second+time.Minute))
-	expect(t, "it looks earlier, those before it may leave", plan.LookAgain, noon.Add(65*second))
+	expect(t, "it looks earlier, those before it may leave", plan.RequeueAt, noon.Add(65*second))
 	expect(t, "a place is free, and another waits longer", decide(y, "api-4", 60*second), "MaxPodDeletionsPerMinute")
 	deleted(t, y, "api-3", 60*second)
 	expect(t, "no place", decide(y, "api-4", 61*second), "MaxPodDeletionsPerMinute")

@@ -43,7 +43,7 @@ type Forecast struct {
 	CrashLoopingPods     int
 	CrashLoopingPodNames []string
 	// WouldDelete of these would be deleted at once: their Service recovered less than a watchDuration ago and has been Ready since, and nothing but
-	// the cluster-wide limit stands before it.
+	// the cluster-wide limit blocks it.
 	WouldDelete         int
 	WouldDeletePodNames []string
 	// Limit is how many pods may be deleted in a minute, over all configs.
@@ -80,23 +80,23 @@ type Forecast struct {
 	Cycles     int
 	CyclePaths []string
 
-	// Items tell people the same of each Service and pod. Reviews don't ask for them.
+	// Items are the same by Service and pod, for people. Reviews leave them out.
 	Items Items
 }
 
-// Forecast tells what a WeederConfig would do if it were in force now, in place of a stored one of its name. Of a spec that
-// can't be read it tells nothing; why, its terms say.
+// Forecast is what a WeederConfig would do if it were in force now, in place of a stored one of its name. It is empty for a
+// spec that can't be read; Terms.Unreadable says why.
 func (s *State) Forecast(wc *v1alpha1.WeederConfig, limits limit.Limits, at Moment) Forecast {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.forecast(wc, limits, at, nil)
 }
 
-// ForecastItems tells it with items, of a config in that state.
+// ForecastItems is the forecast with items, for a config in that state.
 func (s *State) ForecastItems(wc *v1alpha1.WeederConfig, state lifecycle.State, limits limit.Limits, at Moment) Forecast {
 	s.mu.Lock() // the log forgets what is too old to count
 	defer s.mu.Unlock()
-	s.log.pruneLately(at.Now)
+	s.log.pruneLastMinute(at.Now)
 	return s.forecast(wc, limits, at, &state)
 }
 
@@ -106,12 +106,12 @@ func (s *State) forecast(wc *v1alpha1.WeederConfig, limits limit.Limits, at Mome
 		return Forecast{}
 	}
 	f := &forecaster{known: s, config: &configState{Config: c}, claims: claims{}, stored: s.named[c.Key()], at: at, state: state, sharing: sets.New[types.NamespacedName]()}
-	f.claims.file(f.config)
+	f.claims.add(f.config)
 	namespaces := s.namespacesOf(f.config)
 	slices.Sort(namespaces)
 	f.Namespaces, f.Services, f.Limit = len(namespaces), len(namespaces)*len(c.Services), limits.MaxPodDeletionsPerMinute
 	if state != nil {
-		f.Items = Items{Services: []ServiceForecast{}, Spent: len(s.log.lately)}
+		f.Items = Items{Services: []ServiceForecast{}, DeletedLastMinute: len(s.log.lastMinute)}
 	}
 	for _, namespace := range namespaces {
 		f.namespace(namespace)
@@ -150,7 +150,7 @@ func (f *forecaster) namespace(namespace string) {
 	}
 	var looping []*podState
 	statefulSets, selected := sets.New[Workload](), 0
-	for p := range f.known.near(namespace, slices.Concat(slices.Collect(maps.Values(f.config.Services))...)) {
+	for p := range f.known.candidates(namespace, slices.Concat(slices.Collect(maps.Values(f.config.Services))...)) {
 		on := f.claims.of(p.Pod)
 		if len(on) == 0 {
 			continue
@@ -251,7 +251,7 @@ func (f *forecaster) countDeletions(looping []*podState, open map[string]*Window
 	}
 	enforcing := *f.config.Config
 	enforcing.Observe = false
-	t := &trial{actors: f.acting(), config: &enforcing, state: lifecycle.Active, at: Moment{Now: f.at.Now}, windows: fresh}
+	t := &simulation{actors: f.acting(), config: &enforcing, state: lifecycle.Active, at: Moment{Now: f.at.Now}, windows: fresh}
 	for _, p := range looping {
 		if plan := t.plan(p, f.claims.of(p.Pod)); plan.Delete != nil {
 			sample.Add(&f.WouldDelete, &f.WouldDeletePodNames, p.Namespace, "/", p.Name)

@@ -288,7 +288,7 @@ func expect[T comparable](t testing.TB, what string, got, want T) {
 }
 
 func opened(y *weeder.State) (all []string) {
-	for _, o := range y.TakeOpened() {
+	for _, o := range y.DrainOpened() {
 		all = append(all, fmt.Sprintf("%s/%s until +%s", o.Namespace, o.Service, o.Ends.Sub(noon)))
 	}
 	return all

@@ -21,7 +21,7 @@ func TestAWorkloadsHoldKeepsItsPods(t *testing.T) {
 	expect(t, "due", names(recoverEtcd(y, 0)), "api-1 api-2")
 	plan, next := decideOn(y, key("api-1"), at(second), "")
 	expect(t, "while it holds", verdict(plan, next), "HoldUntil")
-	expect(t, "look again", plan.LookAgain, noon.Add(30*second))
+	expect(t, "look again", plan.RequeueAt, noon.Add(30*second))
 	expect(t, "says", plan.Holds[0].Message, "on StatefulSet/api the annotation autohealer.resourcestack.com/hold-until keeps Autohealer from it until 2026-11-03T12:00:30Z")
 	plan, next = decideOn(y, key("api-2"), at(second), "")
 	expect(t, "another's pod", verdict(plan, next), "delete")

@@ -12,7 +12,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
 
-// Claim takes over what other processes did, from all configs as they were just read live: a watch may not have told of it in time. From
+// Claim takes over what other processes did, from all configs as they were just read live: a watch may be late. From
 // now on only this process acts; before, Decide holds everything back. Nothing is claimed while configs aren't known for which something was
 // done: those it gives.
 func (s *State) Claim(configs []v1alpha1.WeederConfig, at Moment) (unknown []types.NamespacedName) {
@@ -24,7 +24,7 @@ func (s *State) Claim(configs []v1alpha1.WeederConfig, at Moment) (unknown []typ
 		if cs := s.configs[wc.UID]; cs != nil && !s.claimed {
 			cs.Config = cs.WithStatus(*st)
 			s.inherit(cs, false, at)
-			s.touch(cs)
+			s.markDirty(cs)
 		} else if cs == nil && (st.Spent != nil || len(st.RecentDeletions) > 0 || len(st.Windows) > 0) {
 			unknown = append(unknown, types.NamespacedName{Namespace: wc.Namespace, Name: wc.Name})
 		}
@@ -63,13 +63,13 @@ func (s *State) inherit(cs *configState, first bool, at Moment) {
 	}
 }
 
-// same says whether two times may be of one recovery: two processes may place it so far apart as clocks may be.
-func same(a, b time.Time) bool { return a.Sub(b).Abs() < clocksApart }
+// sameRecovery says whether two times may be of one recovery: two processes may place it so far apart as clocks may be.
+func sameRecovery(a, b time.Time) bool { return a.Sub(b).Abs() < maxClockSkew }
 
 // ListedIn says whether a status lists the window.
 func (w *Window) ListedIn(st *v1alpha1.WeederConfigStatus) bool {
 	return slices.ContainsFunc(st.Windows, func(s v1alpha1.RecoveryWindow) bool {
-		return s.Namespace == w.Namespace && s.Service == w.Service && same(s.Time.Time, w.Stored(w.Opened))
+		return s.Namespace == w.Namespace && s.Service == w.Service && sameRecovery(s.Time.Time, w.Stored(w.Opened))
 	})
 }
 
@@ -77,16 +77,16 @@ func (w *Window) ListedIn(st *v1alpha1.WeederConfigStatus) bool {
 // were found: this process writes its own before it knows of all Services when they turned Ready.
 type inheritedWindows struct {
 	byService map[types.NamespacedName]Window
-	// least is what a window counts for that opened before then and that the status had no room for.
+	// least is what a window counts for that opened before then and that the status doesn't list.
 	least int
 	until time.Time
 }
 
 // take takes them over from a status.
 func (i *inheritedWindows) take(st *v1alpha1.WeederConfigStatus, at Moment) {
-	maps.DeleteFunc(i.byService, func(_ types.NamespacedName, w Window) bool { return at.Now.Sub(w.Ends) > clocksApart })
+	maps.DeleteFunc(i.byService, func(_ types.NamespacedName, w Window) bool { return at.Now.Sub(w.Ends) > maxClockSkew })
 	for _, s := range st.Windows {
-		w := Window{Namespace: s.Namespace, Service: s.Service, Opened: at.ours(s.Time.Time), Ends: at.ours(s.Until.Time), Deleted: int(s.Deleted), Ahead: at.ahead()}
+		w := Window{Namespace: s.Namespace, Service: s.Service, Opened: at.ours(s.Time.Time), Ends: at.ours(s.Until.Time), Deleted: int(s.Deleted), ClockAhead: at.aheadBy()}
 		if s.LastDeletion != nil {
 			w.LastDeletion = at.ours(s.LastDeletion.Time)
 		}
@@ -94,35 +94,35 @@ func (i *inheritedWindows) take(st *v1alpha1.WeederConfigStatus, at Moment) {
 	}
 	if last := st.LastTriggered; last != nil && 0 < len(st.Windows) && len(st.Windows) < int(st.ActiveWindows) {
 		least := slices.MinFunc(st.Windows, func(a, b v1alpha1.RecoveryWindow) int { return cmp.Compare(a.Deleted, b.Deleted) })
-		i.least, i.until = max(i.least, int(least.Deleted)), at.ours(last.Time.Time).Add(clocksApart)
+		i.least, i.until = max(i.least, int(least.Deleted)), at.ours(last.Time.Time).Add(maxClockSkew)
 	}
 }
 
 // charge charges a window with what another process deleted in it. One that is the first that was seen of its Service may be another than
-// that which was left: nobody can tell, and that counts either way. Of one that the status had no room for no more counts than of any that it lists.
+// that which was left: that is unknown, and it counts either way. A window that the status doesn't list counts as much as the least of those that it lists.
 func (i *inheritedWindows) charge(w *window) {
 	was, listed := i.byService[w.key()]
 	switch {
-	case listed && (same(w.Opened, was.Opened) || w.firstSight && !w.Opened.After(was.Ends)):
+	case listed && (sameRecovery(w.Opened, was.Opened) || w.firstObservation && !w.Opened.After(was.Ends)):
 		w.Deleted, w.LastDeletion = max(w.Deleted, was.Deleted), later(w.LastDeletion, was.LastDeletion)
 	case !listed && w.Opened.Before(i.until):
 		w.Deleted = max(w.Deleted, i.least)
 	}
 }
 
-// since is when the window of a Service that is Ready at first sight opened. One that was left goes on as it was, unless the
+// since is when the window of a Service that is Ready when first observed opened. An inherited one continues unchanged, unless the
 // Service's pods turned Ready later than that: then it recovered once more while nobody looked, or other pods took the place
-// of those that had turned it Ready. Nobody can tell, and what the former window spent counts either way.
+// of those that had turned it Ready. That is unknown, and what the former window spent counts either way.
 func (i *inheritedWindows) since(key types.NamespacedName, opened, trigger time.Time) time.Time {
 	w, left := i.byService[key]
-	if !left || opened.IsZero() || trigger.After(w.Ends) || opened.After(w.Opened) && !same(opened, w.Opened) {
+	if !left || opened.IsZero() || trigger.After(w.Ends) || opened.After(w.Opened) && !sameRecovery(opened, w.Opened) {
 		return opened
 	}
 	return w.Opened
 }
 
-// awaited are the windows that were left and may open again: of Services of which it isn't known yet when they turned Ready.
-func (s *State) awaited(cs *configState, now time.Time) (windows []Window) {
+// pendingInherited are the windows that were left and may open again: of Services of which it isn't known yet when they turned Ready.
+func (s *State) pendingInherited(cs *configState, now time.Time) (windows []Window) {
 	for key, w := range cs.inherited.byService {
 		if _, pending := s.pending[watchKey{cs.UID, key}]; pending && w.open(now) && s.windowOf(cs.UID, w.Namespace, w.Service) == nil {
 			windows = append(windows, w)
@@ -131,7 +131,7 @@ func (s *State) awaited(cs *configState, now time.Time) (windows []Window) {
 	return windows
 }
 
-// inheritDeletions takes over the deletions of a status. Those that it lists count for their workloads, those that it has no room for, as
+// inheritDeletions takes over the deletions of a status. Those that it lists count for their workloads, those that it doesn't list, as
 // one, for every dependent, and for the minute as many as it says, all at the time of the latest.
 func (s *State) inheritDeletions(cs *configState, at Moment) {
 	for _, d := range slices.Backward(cs.stored.RecentDeletions) {
@@ -143,13 +143,13 @@ func (s *State) inheritDeletions(cs *configState, at Moment) {
 			At: when, Server: d.Time.Time, Namespace: d.Namespace, Pod: d.Pod, UID: types.UID(d.PodUID), Owner: d.Owner,
 			Service: d.Service, Before: repeated(when, d.Repeats), inherited: true,
 		}
-		cs.remember(r)
+		cs.add(r)
 		if kind, name, ok := strings.Cut(d.Owner, "/"); ok {
 			s.log.of(Workload{Namespace: d.Namespace, Kind: kind, Name: name}).inherited.insert(r, byTime)
 		}
 	}
 	for _, r := range cs.lastMinute {
-		s.log.lately.remove(r)
+		s.log.lastMinute.remove(r)
 	}
 	cs.lastMinute, cs.unlisted = nil, nil
 	spent := cs.stored.Spent
@@ -158,7 +158,7 @@ func (s *State) inheritDeletions(cs *configState, at Moment) {
 	}
 	for range min(spent.LastMinute, greatestLimit) {
 		r := &Record{At: at.latest(spent.LastDeletion.Time)}
-		s.log.lately.insert(r, byLatest)
+		s.log.lastMinute.insert(r, byLatest)
 		cs.lastMinute = append(cs.lastMinute, r)
 	}
 	if u := spent.Unlisted; u != nil {
@@ -170,26 +170,26 @@ func (s *State) inheritDeletions(cs *configState, at Moment) {
 // greatestLimit is the most that maxPodDeletionsPerMinute can be. The limit in force may not be known yet.
 const greatestLimit = 10_000
 
-// past tells what counts against one more deletion of the pod: those that it comes after. Of other processes' it may come after any that
+// past gives the deletions that count against one more of the pod: those that it comes after. Of other processes' it may come after any that
 // isn't known to be later. A pod that ran well at first replaces nothing any more: what fails now isn't what failed then.
 func (s *State) past(p *podState, at Moment) (past Past) {
 	switch {
-	case p.ranWell:
+	case p.ranLongAtFirst:
 		return past
 	case p.replaces != nil: // of our own, before which all others' were
-		past.follow(p.replaces, at.Now)
+		past.add(p.replaces, at.Now)
 		return past
 	}
 	if h := s.log.byWorkload[p.Workload()]; h != nil {
 		for _, d := range h.inherited {
 			if d.precedes(p.Pod) {
-				past.follow(d, at.Now)
+				past.add(d, at.Now)
 			}
 		}
 	}
-	for cs := range s.holdingIn(p.Namespace) {
+	for cs := range s.applyingTo(p.Namespace) {
 		if u := cs.unlisted; u != nil && u.counts(at.Now) && u.precedes(p.Pod) && cs.selectsAny(p.Pod) {
-			past.follow(u, at.Now)
+			past.add(u, at.Now)
 		}
 	}
 	return past

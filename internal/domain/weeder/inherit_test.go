@@ -333,7 +333,7 @@ func TestAWindowIsTheSameByEverybodysClock(t *testing.T) {
 	before.ObservePod(weeder.ReadPod(newPod("etcd-0", readySince(0))), by(at(0), -apart))
 	before.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0"), by(at(0), -apart))
 	sum, _ := before.Summary("wc-uid", by(at(second), -apart))
-	expect(t, "opened, by its own clock", before.TakeOpened()[0].Opened.Sub(noon), -apart)
+	expect(t, "opened, by its own clock", before.DrainOpened()[0].Opened.Sub(noon), -apart)
 	expect(t, "opened, as stored", sum.Windows[0].Time.Sub(noon), 0)
 
 	st := v1alpha1.WeederConfigStatus{Windows: []v1alpha1.RecoveryWindow{{
@@ -348,7 +348,7 @@ func TestAWindowIsTheSameByEverybodysClock(t *testing.T) {
 	after.ObserveConfig(compiled(t, wc), lifecycle.Active, later)
 	after.MarkSynced(later)
 	sum, _ = after.Summary("wc-uid", later)
-	expect(t, "ends, by its own clock", after.TakeOpened()[0].Ends.Sub(noon), 30*time.Minute+apart)
+	expect(t, "ends, by its own clock", after.DrainOpened()[0].Ends.Sub(noon), 30*time.Minute+apart)
 	expect(t, "ends, as stored", sum.Windows[0].Until.Sub(noon), 30*time.Minute)
 	expect(t, "deleted", sum.Windows[0].Deleted, 3)
 }

@@ -16,8 +16,8 @@ import (
 type Items struct {
 	// Services that the config watches, by namespace and name.
 	Services []ServiceForecast
-	// Spent counts the pods that were deleted in the last minute, of all that the limit allows.
-	Spent int
+	// DeletedLastMinute counts the pods that were deleted in the last minute, of all that the limit allows.
+	DeletedLastMinute int
 }
 
 // ServiceForecast is what a config would do for one Service.
@@ -68,7 +68,7 @@ func (f *forecaster) service(key types.NamespacedName) (*ServiceForecast, *Windo
 	if s.Ready {
 		if since, age, known := f.known.recovery(f.config, key, f.at); known {
 			s.ReadySince = &since
-			if age > -f.config.WatchDuration { // else that clock tells nothing
+			if age > -f.config.WatchDuration { // else that clock can't be trusted
 				window.Trigger, window.Opened = since, f.at.Now.Add(-max(0, age))
 			}
 		}
@@ -84,8 +84,8 @@ func (f *forecaster) service(key types.NamespacedName) (*ServiceForecast, *Windo
 	return s, &window
 }
 
-// storedWindow is the latest window that the config of this name has for a Service, or that its status tells of; nil when
-// there is none. One that its manager saw open may have been open for longer than its pods' readiness tells.
+// storedWindow is the latest window that the config of this name has for a Service, or that its status lists; nil when
+// there is none. One that its manager saw open may have been open for longer than its pods' readiness shows.
 func (f *forecaster) storedWindow(key types.NamespacedName) *Window {
 	if f.stored == nil {
 		return nil
@@ -99,14 +99,14 @@ func (f *forecaster) storedWindow(key types.NamespacedName) *Window {
 	return nil
 }
 
-// items tells of a namespace's Services: first of the open windows together, as pods stand in all of theirs, then of each
+// items forecasts a namespace's Services: first the open windows together, since a pod may be selected by several, then each
 // other Service as if it alone recovered.
 func (f *forecaster) items(namespace string, looping []*podState, services map[string]*ServiceForecast, open map[string]*Window) {
-	now := f.try(looping, open, f.planned, services)
+	now := f.simulate(looping, open, f.planned, services)
 	for name := range services {
 		if open[name] == nil {
 			recovered := &Window{Namespace: namespace, Service: name, Opened: f.at.Now, Ends: f.at.Now.Add(f.config.WatchDuration), Trigger: f.at.server()}
-			f.try(looping, map[string]*Window{name: recovered}, f.planned+now, services)
+			f.simulate(looping, map[string]*Window{name: recovered}, f.planned+now, services)
 		}
 	}
 	f.planned += now
@@ -115,21 +115,21 @@ func (f *forecaster) items(namespace string, looping []*podState, services map[s
 	}
 }
 
-// try notes what becomes of pods when windows are open, and gives how many would be deleted. Before are the deletions that
+// simulate notes what becomes of pods when windows are open, and gives how many would be deleted. Before are the deletions that
 // take their place under the cluster-wide limit first.
-func (f *forecaster) try(looping []*podState, open map[string]*Window, before int, services map[string]*ServiceForecast) (deleted int) {
-	t := &trial{actors: f.acting(), config: f.config.Config, state: *f.state, at: f.at, windows: open, limit: f.Limit,
-		free: func(deleted int) time.Time { return f.known.log.free(f.Limit, before+deleted, f.at.Now) }}
+func (f *forecaster) simulate(looping []*podState, open map[string]*Window, before int, services map[string]*ServiceForecast) (deleted int) {
+	t := &simulation{actors: f.acting(), config: f.config.Config, state: *f.state, at: f.at, windows: open, limit: f.Limit,
+		free: func(deleted int) time.Time { return f.known.log.freeAt(f.Limit, before+deleted, f.at.Now) }}
 	for _, p := range looping {
-		for service, pod := range f.config.made(t.plan(p, f.claims.of(p.Pod))) {
+		for service, pod := range f.config.forecasts(t.plan(p, f.claims.of(p.Pod))) {
 			services[service].Pods = append(services[service].Pods, pod)
 		}
 	}
 	return t.deleted
 }
 
-// made is what a plan makes of its pod for the config, by Service.
-func (c *Config) made(plan Plan) iter.Seq2[string, PodForecast] {
+// forecasts is what a plan makes of its pod for the config, by Service.
+func (c *Config) forecasts(plan Plan) iter.Seq2[string, PodForecast] {
 	return func(yield func(string, PodForecast) bool) {
 		pod := PodForecast{Name: plan.Pod.Name, CrashLoop: plan.Pod.Loop(c.IncludeInit)}
 		if d := plan.Delete; d != nil && d.Config == c.UID {
@@ -145,10 +145,10 @@ func (c *Config) made(plan Plan) iter.Seq2[string, PodForecast] {
 	}
 }
 
-// Verdicts are the plans of all pods that stand in open windows, one after the other as the manager decides on them, so that
+// PlanAll plans all pods that open windows select, one after the other as the manager decides on them, so that
 // each place in a budget or under a limit goes to whom it is given. What is planned is reserved: it is for a state that nobody
 // acts by.
-func (s *State) Verdicts(at Moment) map[types.NamespacedName]Plan {
+func (s *State) PlanAll(at Moment) map[types.NamespacedName]Plan {
 	s.Claim(nil, at) // what others did is in the statuses that it was fed with
 	plans := map[types.NamespacedName]Plan{}
 	for _, key := range s.Due(at) {
@@ -157,9 +157,9 @@ func (s *State) Verdicts(at Moment) map[types.NamespacedName]Plan {
 	return plans
 }
 
-// Settle puts what was decided in place of what the config alone would do in its open windows: budgets and limits are of all
+// UsePlans puts what was decided in place of what the config alone would do in its open windows: budgets and limits are of all
 // configs together, and a pod that two of them would delete is deleted once.
-func (i *Items) Settle(c *Config, plans map[types.NamespacedName]Plan) {
+func (i *Items) UsePlans(c *Config, plans map[types.NamespacedName]Plan) {
 	for n := range i.Services {
 		s := &i.Services[n]
 		if s.WindowEnds == nil {
@@ -167,7 +167,7 @@ func (i *Items) Settle(c *Config, plans map[types.NamespacedName]Plan) {
 		}
 		s.Pods = nil
 		for key, plan := range plans {
-			for service, pod := range c.made(plan) {
+			for service, pod := range c.forecasts(plan) {
 				if key.Namespace == s.Namespace && service == s.Name {
 					s.Pods = append(s.Pods, pod)
 				}
@@ -177,9 +177,9 @@ func (i *Items) Settle(c *Config, plans map[types.NamespacedName]Plan) {
 	}
 }
 
-// trial plans crash-looping pods one after the other for windows that are open or might be, as Decide would, and remembers
+// simulation plans crash-looping pods one after the other for windows that are open or might be, as Decide would, and remembers
 // what each deletion takes. It changes nothing.
-type trial struct {
+type simulation struct {
 	*actors
 	config *Config
 	state  lifecycle.State
@@ -195,7 +195,7 @@ type trial struct {
 }
 
 // plan plans a pod that depends on these Services.
-func (t *trial) plan(p *podState, services []string) Plan {
+func (t *simulation) plan(p *podState, services []string) Plan {
 	in := t.input(p, t.at)
 	in.Limit, in.ActsFrom = t.limit, time.Time{}
 	in.Past = t.past(p, t.at)

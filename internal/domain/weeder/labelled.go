@@ -16,9 +16,9 @@ type label struct{ key, value string }
 // anyValue stands for all values of a key; no label has it.
 const anyValue = "*"
 
-// asks are the labels by which one finds what a selector selects: a pod must have one of each list. Keys whatever their value
-// stand there only where no value is asked for, and there is no list for what only excludes.
-func asks(s labels.Selector) (all [][]label) {
+// requiredLabels are the labels by which one finds what a selector selects: a pod must have one of each list. Keys whatever their value
+// are listed only where no value is required, and there is no list for what only excludes.
+func requiredLabels(s labels.Selector) (all [][]label) {
 	requirements, _ := s.Requirements()
 	var keys [][]label
 	for i := range requirements {
@@ -39,8 +39,8 @@ func asks(s labels.Selector) (all [][]label) {
 	return all
 }
 
-// fewest is the list of which there is the least; nil when there is no list.
-func fewest(all [][]label, count func(label) int) []label {
+// rarest is the list of which there is the least; nil when there is no list.
+func rarest(all [][]label, count func(label) int) []label {
 	if len(all) == 0 {
 		return nil
 	}
@@ -56,8 +56,8 @@ func fewest(all [][]label, count func(label) int) []label {
 // labelled has the pods of a namespace by each of their labels, so that who selects a few need not look at all.
 type labelled map[label][]*podState
 
-// file puts a pod under its labels.
-func (s *State) file(p *podState) {
+// indexPod puts a pod under its labels.
+func (s *State) indexPod(p *podState) {
 	here := s.labelled[p.Namespace]
 	if here == nil {
 		here = labelled{}
@@ -69,8 +69,8 @@ func (s *State) file(p *podState) {
 	}
 }
 
-// unfile undoes file.
-func (s *State) unfile(p *podState) {
+// unindexPod undoes file.
+func (s *State) unindexPod(p *podState) {
 	here := s.labelled[p.Namespace]
 	for key, value := range p.Labels {
 		l := label{key, value}
@@ -87,24 +87,24 @@ func (s *State) unfile(p *podState) {
 	}
 }
 
-// refile files a pod anew where news of it changed what it is filed by.
-func (s *State) refile(p *podState, news *Pod) {
+// updatePod replaces what is known of a pod, and indexes it again where the indexed fields changed.
+func (s *State) updatePod(p *podState, news *Pod) {
 	if p.Controller == news.Controller && maps.Equal(p.Labels, news.Labels) {
 		p.Pod = news
 		return
 	}
-	s.unfile(p)
+	s.unindexPod(p)
 	p.Pod = news
-	s.file(p)
+	s.indexPod(p)
 }
 
-// near are pods of a namespace, each once: all that one of the selectors selects, and others. It looks at all only where so many
+// candidates are pods of a namespace, each once: all that one of the selectors selects, and others. It looks at all only where so many
 // may be meant.
-func (s *State) near(namespace string, selectors []labels.Selector) iter.Seq[*podState] {
+func (s *State) candidates(namespace string, selectors []labels.Selector) iter.Seq[*podState] {
 	here, all := s.labelled[namespace], s.pods[namespace]
 	found, looked := map[*podState]bool{}, 0
 	for _, selector := range selectors {
-		of := fewest(asks(selector), func(l label) int {
+		of := rarest(requiredLabels(selector), func(l label) int {
 			if l.value == anyValue {
 				return len(all)
 			}
@@ -135,11 +135,11 @@ type claim struct {
 // claims have each claim under labels of which a pod must have one; under the zero label those that only exclude.
 type claims map[label][]claim
 
-// file files a config's claims.
-func (c claims) file(cs *configState) {
+// add files a config's claims.
+func (c claims) add(cs *configState) {
 	for service, selectors := range cs.Services {
 		for _, s := range selectors {
-			of := fewest(asks(s), func(l label) int { return len(c[l]) })
+			of := rarest(requiredLabels(s), func(l label) int { return len(c[l]) })
 			if of == nil {
 				of = []label{{}}
 			}
@@ -150,8 +150,8 @@ func (c claims) file(cs *configState) {
 	}
 }
 
-// unfile takes a config's claims out.
-func (c claims) unfile(cs *configState) {
+// remove takes a config's claims out.
+func (c claims) remove(cs *configState) {
 	for l := range c {
 		if c[l] = slices.DeleteFunc(c[l], func(cl claim) bool { return cl.configState == cs }); len(c[l]) == 0 {
 			delete(c, l)
@@ -195,7 +195,7 @@ func (s *State) claimsOn(p *Pod, counts func(*configState) bool) iter.Seq[claim]
 	return func(yield func(claim) bool) {
 		for _, in := range []string{p.Namespace, everywhere} {
 			for cl := range s.scopes[in].claims.on(p) {
-				if counts(cl.configState) && s.holds(cl.configState, p.Namespace) && !yield(cl) {
+				if counts(cl.configState) && s.appliesTo(cl.configState, p.Namespace) && !yield(cl) {
 					return
 				}
 			}

@@ -39,7 +39,7 @@ func TestWhatComesToStandBeforeADeletion(t *testing.T) {
 		},
 			"the pod doesn't crash-loop any more, or its window is over"},
 		"the pod is gone":    {func(y *weeder.State) { y.ForgetPod(key("api-1"), "api-1-uid") }, "the pod is gone"},
-		"the clock stepped":  {func(y *weeder.State) { y.HoldActsUntil(noon.Add(time.Minute)) }, "the manager's clock stepped"},
+		"the clock stepped":  {func(y *weeder.State) { y.DeferActsUntil(noon.Add(time.Minute)) }, "the manager's clock stepped"},
 		"a looser limit":     {func(y *weeder.State) { y.SetLimits(limitsOf(1)) }, ""},
 		"no deletion at all": {func(y *weeder.State) { y.SetLimits(limitsOf(0)) }, "maxPodDeletionsPerMinute 0 is spent, over all WeederConfigs"},
 		"another config makes a cycle": {func(y *weeder.State) {

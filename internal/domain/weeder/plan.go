@@ -10,7 +10,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 )
 
-// Moment is when something is judged.
+// Moment is the time of a decision, by both clocks.
 type Moment struct {
 	// Now by our own clock.
 	Now time.Time
@@ -26,16 +26,16 @@ func (m Moment) server() time.Time {
 	return m.Server
 }
 
-// ahead is by how much our clock is ahead of the API server's.
-func (m Moment) ahead() time.Duration { return m.Now.Sub(m.server()) }
+// aheadBy is by how much our clock is ahead of the API server's.
+func (m Moment) aheadBy() time.Duration { return m.Now.Sub(m.server()) }
 
 // ours is a time of the API server's clock, as a status has it, by our own.
-func (m Moment) ours(stored time.Time) time.Time { return stored.Add(m.ahead()) }
+func (m Moment) ours(stored time.Time) time.Time { return stored.Add(m.aheadBy()) }
 
 // stored is the reverse of ours.
-func (m Moment) stored(ours time.Time) time.Time { return ours.Add(-m.ahead()) }
+func (m Moment) stored(ours time.Time) time.Time { return ours.Add(-m.aheadBy()) }
 
-// latest is when at the latest, by our clock, that was of which a status tells: its times are cut to seconds, and what they count for
+// latest is the latest moment, by our clock, that a status's time may mean: its times are cut to seconds, and what they count for
 // must not end early.
 func (m Moment) latest(stored time.Time) time.Time {
 	return earlier(m.Now, m.ours(stored).Add(time.Second))
@@ -101,18 +101,18 @@ type Plan struct {
 	Delete *Deletion
 	// Holds say, for each open window, why the pod isn't deleted. There are none when it is.
 	Holds []Hold
-	// LookAgain is when something may change without news; zero when nothing is pending.
-	LookAgain time.Time
+	// RequeueAt is when something may change without news; zero when nothing is pending.
+	RequeueAt time.Time
 }
 
-// Opening is an open window that a pod stands in.
+// Opening is an open window that selects a pod.
 type Opening struct {
 	Config *Config
 	State  lifecycle.State
 	Window Window
 	// Backing: the pod is one of the recovered Service's own.
 	Backing bool
-	// Cycle is the way on which the recovery of a Service behind which the pod stands would come back to this one; "" when
+	// Cycle is the path on which the recovery of a Service that the pod backs would come back to this one; "" when
 	// there is none.
 	Cycle string
 }
@@ -127,12 +127,12 @@ type Window struct {
 	Deleted int
 	// LastDeletion is when the latest of them was; zero when there is none.
 	LastDeletion time.Time
-	// Ahead is by how much our clock, which these times are by, was ahead of the API server's when this process heard of it.
-	Ahead time.Duration
+	// ClockAhead is by how much our clock, which these times are by, was ahead of the API server's when this process observed it.
+	ClockAhead time.Duration
 }
 
 // Stored is one of the window's times by the API server's clock, as the status has it: the next process may run elsewhere.
-func (w *Window) Stored(t time.Time) time.Time { return t.Add(-w.Ahead) }
+func (w *Window) Stored(t time.Time) time.Time { return t.Add(-w.ClockAhead) }
 
 func (w *Window) open(now time.Time) bool { return now.Before(w.Ends) }
 
@@ -167,7 +167,7 @@ func PlanPod(in Input) Plan {
 		if loop.Container == "" || !in.At.Now.Before(o.Window.Ends) {
 			continue
 		}
-		hold := in.first(o, in.excluded, in.held, in.permitted, in.distrusted, in.budgeted, in.repeated, in.limited)
+		hold := in.firstHold(o, in.excluded, in.holdAnnotated, in.notPermitted, in.inDoubt, in.budgetSpent, in.repeatsSpent, in.limitReached)
 		if hold.Reason == "" {
 			return Plan{Pod: *in.Pod, Delete: &Deletion{
 				Config: o.Config.UID, Key: o.Config.Key(), Generation: o.Config.Generation, Service: o.Window.Service,
@@ -177,26 +177,26 @@ func PlanPod(in Input) Plan {
 		}
 		hold.Config, hold.Service = o.Config.UID, o.Window.Service
 		plan.Holds = append(plan.Holds, hold)
-		if again := hold.lookAgain(in.At.Now); !again.IsZero() && again.Before(o.Window.Ends) {
-			plan.LookAgain = earlier(plan.LookAgain, again)
+		if again := hold.requeueAt(in.At.Now); !again.IsZero() && again.Before(o.Window.Ends) {
+			plan.RequeueAt = earlier(plan.RequeueAt, again)
 		}
 	}
 	return plan
 }
 
-// lookAgain is when the hold may have ended without any event of the pod's; zero when only such an event ends it. What stands
-// behind a Service, and who waits for whom, changes by news of Services and of other configs.
-func (h Hold) lookAgain(now time.Time) time.Time {
+// requeueAt is when the hold may have ended without any event of the pod's; zero when only such an event ends it. Which pods
+// back a Service, and which Services depend on each other, changes by events of Services and of other configs.
+func (h Hold) requeueAt(now time.Time) time.Time {
 	if h.Reason == HeldByBacking || h.Reason == HeldByCycle {
-		return now.Add(lookAgainDoubt)
+		return now.Add(doubtRequeueAfter)
 	}
 	return h.At
 }
 
-// first is the first of these things that stands before the deletion; without a reason none does.
-func (in *Input) first(o Opening, things ...func(Opening) Hold) Hold {
-	for _, ask := range things {
-		if h := ask(o); h.Reason != "" {
+// firstHold is the first of these checks that blocks the deletion; without a reason none does.
+func (in *Input) firstHold(o Opening, checks ...func(Opening) Hold) Hold {
+	for _, check := range checks {
+		if h := check(o); h.Reason != "" {
 			return h
 		}
 	}
@@ -219,20 +219,20 @@ func (in *Input) excluded(o Opening) Hold {
 	return Hold{}
 }
 
-// held: people ask to leave the pod, or its workload, alone.
-func (in *Input) held(Opening) Hold {
+// holdAnnotated: people ask to leave the pod, or its workload, alone.
+func (in *Input) holdAnnotated(Opening) Hold {
 	for _, h := range []struct {
 		*hold.Hold
 		of string
 	}{{in.Pod.Hold, "the pod"}, {in.OwnerHold, in.Pod.Workload().String()}} {
-		if h.Holds(in.At.Now, in.At.Server) {
-			return Hold{Reason: HeldByAnnotation, Message: "on " + h.of + " " + h.Says(in.At.Now), At: h.LookAgain(in.At.Now, in.At.Server)}
+		if h.Active(in.At.Now, in.At.Server) {
+			return Hold{Reason: HeldByAnnotation, Message: "on " + h.of + " " + h.Message(in.At.Now), At: h.RequeueAt(in.At.Now, in.At.Server)}
 		}
 	}
 	return Hold{}
 }
 
-func (in *Input) permitted(o Opening) Hold {
+func (in *Input) notPermitted(o Opening) Hold {
 	switch {
 	case o.State == lifecycle.Refused:
 		return Hold{Reason: HeldByRules, Message: "a rule refuses the config"}
@@ -249,39 +249,39 @@ func (in *Input) permitted(o Opening) Hold {
 }
 
 const (
-	// clocksApart is how far our clock and the API server's may be apart: deadlines come from both.
-	clocksApart = 10 * time.Second
-	// lookAgainDoubt is the safety net for what no event of the pod's may end.
-	lookAgainDoubt = 5 * time.Second
+	// maxClockSkew is how far our clock and the API server's may be apart: deadlines come from both.
+	maxClockSkew = 10 * time.Second
+	// doubtRequeueAfter is the safety net for what no event of the pod's may end.
+	doubtRequeueAfter = 5 * time.Second
 )
 
-func (in *Input) distrusted(Opening) Hold {
+func (in *Input) inDoubt(Opening) Hold {
 	switch {
-	case !in.At.Server.IsZero() && in.At.Server.Sub(in.At.Now).Abs() > clocksApart:
-		return Hold{Reason: HeldByClock, At: in.At.Now.Add(lookAgainDoubt),
-			Message: fmt.Sprintf("the manager's clock and the API server's differ by more than %s", clocksApart)}
+	case !in.At.Server.IsZero() && in.At.Server.Sub(in.At.Now).Abs() > maxClockSkew:
+		return Hold{Reason: HeldByClock, At: in.At.Now.Add(doubtRequeueAfter),
+			Message: fmt.Sprintf("the manager's clock and the API server's differ by more than %s", maxClockSkew)}
 	case in.At.Now.Before(in.ActsFrom):
 		return Hold{Reason: HeldByClock, Message: "the manager's clock stepped", At: in.ActsFrom}
 	case in.Doubt != "":
-		return Hold{Reason: HeldByDoubt, Message: in.Doubt, At: in.At.Now.Add(lookAgainDoubt)}
+		return Hold{Reason: HeldByDoubt, Message: in.Doubt, At: in.At.Now.Add(doubtRequeueAfter)}
 	}
 	return Hold{}
 }
 
-func (in *Input) budgeted(o Opening) Hold {
+func (in *Input) budgetSpent(o Opening) Hold {
 	if o.Window.Deleted < o.Config.MaxDeletions {
 		return Hold{}
 	}
 	return Hold{Reason: HeldByBudget, Message: fmt.Sprintf("maxDeletionsPerWatch %d is spent since Service %s recovered", o.Config.MaxDeletions, o.Window.Service)}
 }
 
-// repeated holds back replacements: a pod that crash-loops again where its predecessor was deleted doesn't fail for want
+// repeatsSpent holds back replacements: a pod that crash-loops again where its predecessor was deleted doesn't fail for want
 // of the Service alone, and each deletion ends its back-off.
-func (in *Input) repeated(o Opening) Hold {
+func (in *Input) repeatsSpent(o Opening) Hold {
 	n, most, at := len(in.Past.Before), o.Config.MaxRepeats, in.Past.Last.Add(o.Config.Cooldown)
 	switch {
 	case n > most:
-		return Hold{Reason: HeldByRepeats, At: in.Past.Before[n-most-1].Add(remembered),
+		return Hold{Reason: HeldByRepeats, At: in.Past.Before[n-most-1].Add(retention),
 			Message: fmt.Sprintf("%d pods of %s that it replaced one after the other were deleted within an hour, maxRepeatsPerOwner is %d", n, in.Pod.Workload(), most)}
 	case n > 0 && in.At.Now.Before(at):
 		return Hold{Reason: HeldByCooldown, At: at, Message: fmt.Sprintf("the pod of %s that it replaced was deleted less than %s ago", in.Pod.Workload(), o.Config.Cooldown)}
@@ -289,7 +289,7 @@ func (in *Input) repeated(o Opening) Hold {
 	return Hold{}
 }
 
-func (in *Input) limited(Opening) Hold {
+func (in *Input) limitReached(Opening) Hold {
 	if in.FreeAt.IsZero() {
 		return Hold{}
 	}

@@ -85,7 +85,7 @@ func TestWhatIsNeverDeleted(t *testing.T) {
 			y.ObservePod(weeder.ReadPod(newPod("etcd-1", in(namespace), readySince(0))), at(0))
 			y.ObserveSlice(slice, at(0))
 			if test.stepped {
-				y.HoldActsUntil(noon.Add(5 * time.Minute))
+				y.DeferActsUntil(noon.Add(5 * time.Minute))
 			}
 			now := at(second)
 			now.Server = now.Server.Add(test.clock)

@@ -72,7 +72,7 @@ func ReadPod(pod *corev1.Pod) *Pod {
 	return p
 }
 
-// firstRun is how long the containers that were restarted ran before, the shortest of them. A status tells of the last run
+// firstRun is how long the containers that were restarted ran before, the shortest of them. A status has the last run
 // only, so that it is known until the second restart.
 func firstRun(containers []corev1.ContainerStatus) (restarted bool, shortest time.Duration) {
 	for i := range containers {
@@ -180,7 +180,7 @@ const (
 // recovery gives it something to run: it counts only as long as the kubelet itself says CrashLoopBackOff. Before that the kubelet
 // reports it as `waiting: RunContainerError`, and if it was itself restarted meanwhile, as `terminated: StartError`.
 func loopOf(pod *corev1.Pod, containers []corev1.Container, statuses []corev1.ContainerStatus, init bool) CrashLoop {
-	if over(pod) {
+	if finished(pod) {
 		return CrashLoop{}
 	}
 	for i := range statuses {
@@ -199,8 +199,8 @@ func loopOf(pod *corev1.Pod, containers []corev1.Container, statuses []corev1.Co
 	return CrashLoop{}
 }
 
-// over says that the kubelet restarts nothing in this pod any more: it ran to its end, or was evicted from its node.
-func over(pod *corev1.Pod) bool {
+// finished says that the kubelet restarts nothing in this pod any more: it ran to its end, or was evicted from its node.
+func finished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 

@@ -12,9 +12,9 @@ import (
 // podState is a pod with what we did about it.
 type podState struct {
 	*Pod
-	// restarted: one of its containers was. ranWell: that one ran without a restart for so long at first that the kubelet
+	// restarted: one of its containers was. ranLongAtFirst: that one ran without a restart for so long at first that the kubelet
 	// would have forgotten its back-off.
-	restarted, ranWell bool
+	restarted, ranLongAtFirst bool
 	// replaces is the deletion of ours as whose heir it counts; nil for none.
 	replaces *Record
 	// confirmed: the API server took our deletion; this pod is never deleted again.
@@ -23,8 +23,8 @@ type podState struct {
 	holds []Hold
 }
 
-// ObservePod takes in a pod as the API server has it and gives the pods to decide on, mostly none or this one. Older news
-// than what is known is ignored.
+// ObservePod takes in a pod as the API server has it and gives the pods to decide on, mostly none or this one. A version
+// older than the known one is ignored.
 func (s *State) ObservePod(pod *Pod, at Moment) (due []types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,20 +49,20 @@ func (s *State) observe(pod *Pod, at Moment) (due []types.NamespacedName) {
 		return nil
 	}
 	if p != nil && p.UID != pod.UID {
-		s.drop(p)
+		s.removePod(p)
 		p = nil
 	}
 	if p == nil {
 		p = &podState{Pod: pod}
 		s.pods.put(key.Namespace, key.Name, p)
-		s.file(p)
+		s.indexPod(p)
 		if !p.Terminating { // else it may be one that is gone already
 			s.log.match(p)
 		}
 	}
-	s.refile(p, pod)
+	s.updatePod(p, pod)
 	p.noteRestart()
-	s.index(p)
+	s.updateCrashing(p)
 	if p.Ready && len(s.pending) > 0 {
 		due = s.resolvePending(p, at)
 	}
@@ -75,44 +75,44 @@ func (s *State) observe(pod *Pod, at Moment) (due []types.NamespacedName) {
 // noteRestart keeps how the pod ran at first: later it shows only how it ran last.
 func (p *podState) noteRestart() {
 	if p.Restarted && !p.restarted {
-		p.restarted, p.ranWell = true, p.FirstRun >= backOffForgotten
+		p.restarted, p.ranLongAtFirst = true, p.FirstRun >= backOffForgotten
 	}
 }
 
 // actionable says whether the pod may have to be deleted at all.
 func (p *podState) actionable() bool { return p.looping() && !p.Terminating && !p.confirmed }
 
-// index files a pod under those that crash-loop, or takes it from there.
-func (s *State) index(p *podState) {
+// updateCrashing files a pod under those that crash-loop, or takes it from there.
+func (s *State) updateCrashing(p *podState) {
 	switch {
 	case p.actionable():
 		s.crashing.put(p.Namespace, p.Name, p)
 	case s.crashing[p.Namespace][p.Name] != nil:
 		s.crashing.remove(p.Namespace, p.Name)
-		s.release(p)
+		s.clearHolds(p)
 	}
 }
 
-// release ends a pod's waiting: it was deleted, recovered, or is gone.
-func (s *State) release(p *podState) {
-	s.queue.leave(p)
-	s.hold(p, nil)
+// clearHolds removes a pod from the queue: it was deleted, recovered, or is gone.
+func (s *State) clearHolds(p *podState) {
+	s.queue.remove(p)
+	s.setHolds(p, nil)
 }
 
-// hold keeps why a pod isn't deleted.
-func (s *State) hold(p *podState, holds []Hold) {
+// setHolds keeps why a pod isn't deleted.
+func (s *State) setHolds(p *podState, holds []Hold) {
 	same := func(a, b Hold) bool { return a.Config == b.Config && a.Service == b.Service && a.Reason == b.Reason }
 	if !slices.EqualFunc(p.holds, holds, same) {
 		for _, h := range p.holds {
 			if cs := s.configs[h.Config]; cs != nil {
 				delete(cs.held, p)
-				s.touch(cs)
+				s.markDirty(cs)
 			}
 		}
 		for _, h := range holds {
 			if cs := s.configs[h.Config]; cs != nil {
 				cs.held[p] = struct{}{}
-				s.touch(cs)
+				s.markDirty(cs)
 			}
 		}
 	}
@@ -124,43 +124,43 @@ func (s *State) ForgetPod(key types.NamespacedName, uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p := s.pods[key.Namespace][key.Name]; p != nil && p.UID == uid {
-		s.drop(p)
+		s.removePod(p)
 	}
 }
 
-func (s *State) drop(p *podState) {
+func (s *State) removePod(p *podState) {
 	s.crashing.remove(p.Namespace, p.Name)
-	s.release(p)
+	s.clearHolds(p)
 	s.pods.remove(p.Namespace, p.Name)
-	s.unfile(p)
+	s.unindexPod(p)
 }
 
 // selected says whether an open window selects the pod.
 func (s *State) selected(p *podState, now time.Time) bool {
 	for _, w := range s.windows[p.Namespace] {
-		if w.wants(p, now) {
+		if w.selects(p, now) {
 			return true
 		}
 	}
 	return false
 }
 
-// holdRequest is what a workload asks for, and of which state of it that is known.
-type holdRequest struct {
+// workloadHold is what a workload asks for, and of which state of it that is known.
+type workloadHold struct {
 	hold    *hold.Hold // nil for none
 	version string
 }
 
 // ObserveHold takes in the hold that a workload's annotation asks for, nil for none, in the state with this resource version,
-// and gives the pods to decide on. Older news than what is known is ignored.
+// and gives the pods to decide on. A version older than the known one is ignored.
 func (s *State) ObserveHold(w Workload, h *hold.Hold, version string, at Moment) (due []types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	was := s.holdRequests[w]
+	was := s.workloadHolds[w]
 	if older(version, was.version) {
 		return nil
 	}
-	s.holdRequests[w] = holdRequest{h, version}
+	s.workloadHolds[w] = workloadHold{h, version}
 	if h.Same(was.hold) {
 		return nil
 	}
@@ -171,8 +171,8 @@ func (s *State) ObserveHold(w Workload, h *hold.Hold, version string, at Moment)
 func (s *State) ForgetHold(w Workload, at Moment) (due []types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	was := s.holdRequests[w]
-	delete(s.holdRequests, w)
+	was := s.workloadHolds[w]
+	delete(s.workloadHolds, w)
 	if was.hold == nil {
 		return nil
 	}

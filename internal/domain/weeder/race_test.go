@@ -31,8 +31,8 @@ func TestManyWorkersNeverTakeMoreThanThereIs(t *testing.T) {
 				switch random.IntN(8) {
 				case 0:
 					y.Summary("wc-uid", at(second))
-					y.TakeDirty()
-					y.TakeOpened()
+					y.DrainDirty()
+					y.DrainOpened()
 				case 1:
 					if y.Forecast(wc, limit.Builtin(), at(second)).Services != 1 {
 						t.Error("nothing is foretold")

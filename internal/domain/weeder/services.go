@@ -21,8 +21,8 @@ type sliceState struct {
 // deletedSlicesKept is for how long a slice that is gone is remembered: what was read before that may still be on its way.
 const deletedSlicesKept = time.Minute
 
-// ObserveSlice takes in an EndpointSlice and gives the pods to decide on: those that crash-loop where a window opens. Older
-// news than what is known is ignored: slices are read live as well.
+// ObserveSlice takes in an EndpointSlice and gives the pods to decide on: those that crash-loop where a window opens. A
+// version older than the known one is ignored: slices are read live as well.
 func (s *State) ObserveSlice(slice *discoveryv1.EndpointSlice, at Moment) (due []types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,9 +43,9 @@ func (s *State) ObserveSlice(slice *discoveryv1.EndpointSlice, at Moment) (due [
 	if same := svc.slices[slice.Name]; same != nil && slices.Equal(same, endpoints) {
 		return nil
 	}
-	svc.put(slice.Name, endpoints)
+	svc.setSlice(slice.Name, endpoints)
 	for cs := range s.watching(of) {
-		due = append(due, s.judge(cs, of, at)...)
+		due = append(due, s.evaluate(cs, of, at)...)
 	}
 	return due
 }
@@ -67,47 +67,47 @@ func (s *State) removeSlice(key types.NamespacedName, at Moment) {
 	of := s.slices[key].of
 	delete(s.slices, key)
 	svc := s.services[of]
-	svc.put(key.Name, nil)
+	svc.setSlice(key.Name, nil)
 	for cs := range s.watching(of) {
 		w := s.windowOf(cs.UID, of.Namespace, of.Name)
 		if _, seen := cs.seen[of]; seen {
-			s.see(cs, of, at)
+			s.recordReadiness(cs, of, at)
 		}
 		if len(svc.slices) == 0 {
-			s.unsee(cs, of)
+			s.forgetReadiness(cs, of)
 		}
 		if len(svc.slices) == 0 && w != nil { // its slices may come again, and its pods be those that turned it Ready
 			cs.inherited.byService[of] = w.Window
 		}
 	}
-	s.discard(of)
+	s.discardService(of)
 }
 
 func (s *State) serviceOf(key types.NamespacedName) *service {
 	svc := s.services[key]
 	if svc == nil {
-		svc = &service{slices: map[string][]endpoint{}, up: map[string]time.Time{}}
+		svc = &service{slices: map[string][]endpoint{}, readyAt: map[string]time.Time{}}
 		s.services[key] = svc
 	}
 	return svc
 }
 
-// discard drops what is known of a Service when nothing is left of it.
-func (s *State) discard(key types.NamespacedName) {
+// discardService drops what is known of a Service when nothing is left of it.
+func (s *State) discardService(key types.NamespacedName) {
 	if svc := s.services[key]; svc.declared == nil && len(svc.slices) == 0 {
 		delete(s.services, key)
 	}
 }
 
-// recount lets the status of who watches a Service tell anew how many there are.
-func (s *State) recount(key types.NamespacedName) {
+// markWatchersDirty marks the configs that watch a Service dirty: their status counts how many exist.
+func (s *State) markWatchersDirty(key types.NamespacedName) {
 	for cs := range s.watching(key) {
-		s.touch(cs)
+		s.markDirty(cs)
 	}
 }
 
-// ObserveService takes in a Service: whose pods are its own, and what forecasts tell of it. Older news than what is known is
-// ignored.
+// ObserveService records a Service: which pods are its own, and what forecasts need of it. A version older than the known one
+// is ignored.
 func (s *State) ObserveService(svc *corev1.Service) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,11 +115,11 @@ func (s *State) ObserveService(svc *corev1.Service) {
 	of := s.serviceOf(key)
 	switch {
 	case of.declared == nil:
-		s.recount(key)
+		s.markWatchersDirty(key)
 	case older(svc.ResourceVersion, of.declared.version):
 		return
 	}
-	of.declared = declare(svc)
+	of.declared = declaredOf(svc)
 }
 
 // ForgetService removes a Service that is gone.
@@ -128,8 +128,8 @@ func (s *State) ForgetService(key types.NamespacedName, uid types.UID) {
 	defer s.mu.Unlock()
 	if svc := s.services[key]; svc != nil && svc.declared != nil && svc.declared.uid == uid {
 		svc.declared = nil
-		s.recount(key)
-		s.discard(key)
+		s.markWatchersDirty(key)
+		s.discardService(key)
 	}
 }
 
@@ -140,8 +140,8 @@ type namespace struct {
 	version string
 }
 
-// ObserveNamespace takes in a namespace's labels, by which configs choose it, and gives the pods to decide on. Older news
-// than what is known is ignored.
+// ObserveNamespace takes in a namespace's labels, by which configs choose it, and gives the pods to decide on. A version
+// older than the known one is ignored.
 func (s *State) ObserveNamespace(ns *corev1.Namespace, at Moment) (due []types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,11 +155,11 @@ func (s *State) ObserveNamespace(ns *corev1.Namespace, at Moment) (due []types.N
 		held, holds := known && cs.Namespaces.Matches(before), cs.Namespaces.Matches(after)
 		switch {
 		case holds && !held:
-			due = append(due, s.judgeIn(cs, ns.Name, at)...)
-			s.touch(cs)
+			due = append(due, s.evaluateNamespace(cs, ns.Name, at)...)
+			s.markDirty(cs)
 		case held && !holds:
-			s.narrow(cs)
-			s.touch(cs)
+			s.endUnwatched(cs)
+			s.markDirty(cs)
 		}
 	}
 	return due
@@ -174,18 +174,18 @@ func (s *State) ForgetNamespace(name string, uid types.UID) {
 	}
 	delete(s.namespaces, name)
 	for _, cs := range s.scopes[everywhere].configs {
-		s.narrow(cs)
+		s.endUnwatched(cs)
 		maps.DeleteFunc(cs.inherited.byService, func(key types.NamespacedName, _ Window) bool { return key.Namespace == name })
-		s.touch(cs)
+		s.markDirty(cs)
 	}
 }
 
-// Backs says whether a pod with such labels stands behind a Service.
+// Backs says whether a pod with such labels backs a Service.
 func (s *State) Backs(key types.NamespacedName, pods labels.Selector) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	svc := s.services[key]
-	for p := range s.near(key.Namespace, []labels.Selector{pods}) {
+	for p := range s.candidates(key.Namespace, []labels.Selector{pods}) {
 		if svc.backs(p.Pod) && pods.Matches(labels.Set(p.Labels)) {
 			return true
 		}

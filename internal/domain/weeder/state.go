@@ -30,19 +30,19 @@ type State struct {
 	// pods by namespace and name; crashing has those that crash-loop, labelled all by namespace and label.
 	pods, crashing byNamespace[string, *podState]
 	labelled       map[string]labelled
-	// sent are deletions of ours whose outcome wasn't told yet, by the pod's UID. The pod may be gone.
+	// sent are deletions of ours whose outcome isn't known yet, by the pod's UID. The pod may be gone.
 	sent map[types.UID]*sent
 
 	services      map[types.NamespacedName]*service
 	slices        map[types.NamespacedName]sliceState
-	deletedSlices map[types.UID]time.Time // with when we heard of it
+	deletedSlices map[types.UID]time.Time // with when that was observed
 	namespaces    map[string]namespace
-	holdRequests  map[Workload]holdRequest
+	workloadHolds map[Workload]workloadHold
 
 	configs map[types.UID]*configState
 	// scopes are the configs by the namespace that they hold in.
 	scopes map[string]scope
-	// named are the configs by name: of two, one of which is gone, the one that was told of last.
+	// named are the configs by name: of two, one of which is gone, the one that was observed last.
 	named map[types.NamespacedName]*configState
 
 	windows byNamespace[watchKey, *window] // the open ones
@@ -85,7 +85,7 @@ func NewState(limits limit.Limits, ownNamespace string) *State {
 		limits: limits, ownNamespace: ownNamespace,
 		pods: byNamespace[string, *podState]{}, crashing: byNamespace[string, *podState]{}, labelled: map[string]labelled{}, sent: map[types.UID]*sent{},
 		services: map[types.NamespacedName]*service{}, slices: map[types.NamespacedName]sliceState{}, deletedSlices: map[types.UID]time.Time{},
-		namespaces: map[string]namespace{}, holdRequests: map[Workload]holdRequest{},
+		namespaces: map[string]namespace{}, workloadHolds: map[Workload]workloadHold{},
 		configs: map[types.UID]*configState{}, scopes: map[string]scope{}, named: map[types.NamespacedName]*configState{},
 		windows: byNamespace[watchKey, *window]{}, pending: map[watchKey]pendingRecovery{},
 		log: deletionLog{byWorkload: map[Workload]*history{}}, dirty: map[types.UID]types.NamespacedName{},
@@ -99,7 +99,7 @@ func (s *State) MarkSynced(at Moment) (due []types.NamespacedName) {
 	defer s.mu.Unlock()
 	s.synced = true
 	for _, cs := range s.configs {
-		due = append(due, s.judgeAll(cs, at)...)
+		due = append(due, s.evaluateAll(cs, at)...)
 	}
 	return due
 }
@@ -111,8 +111,8 @@ func (s *State) Synced() bool {
 	return s.synced
 }
 
-// HoldActsUntil lets nothing be done before t: our clock stepped, and every deadline with it.
-func (s *State) HoldActsUntil(t time.Time) {
+// DeferActsUntil lets nothing be done before t: our clock stepped, and every deadline with it.
+func (s *State) DeferActsUntil(t time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.actsFrom = later(s.actsFrom, t)
@@ -123,7 +123,7 @@ func (s *State) SetLimits(limits limit.Limits) (due []types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.limits = limits
-	return s.queue.heads(len(s.queue))
+	return s.queue.first(len(s.queue))
 }
 
 // Due are all pods to decide on, for a replica that begins to lead.
@@ -132,28 +132,28 @@ func (s *State) Due(at Moment) (due []types.NamespacedName) {
 	defer s.mu.RUnlock()
 	for _, here := range s.windows {
 		for _, w := range here {
-			due = append(due, s.wanted(w, at)...)
+			due = append(due, s.selectedPods(w, at)...)
 		}
 	}
 	return sortedKeys(due)
 }
 
-// Opened tells of a window that opened.
+// Opened describes a window that opened.
 type Opened struct {
 	Config types.UID
 	Key    types.NamespacedName // of the config
 	Window
-	// FirstSight: the Service was Ready already when it was seen first, so that this recovery may have been told before.
-	FirstSight bool
+	// FirstObservation: the Service was Ready already when first observed, so that this recovery may have been reported before.
+	FirstObservation bool
 	// Acts: the config may delete pods for it, and isn't only observing.
 	Acts bool
 }
 
-// openedKept bounds what waits to be told where nobody asks.
-const openedKept = 1000
+// maxOpened bounds how many windows are kept to be reported.
+const maxOpened = 1000
 
-// TakeOpened gives the windows that opened since it was last asked, for Events.
-func (s *State) TakeOpened() []Opened {
+// DrainOpened returns the windows that opened since the last call, for Events.
+func (s *State) DrainOpened() []Opened {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	opened := s.opened
@@ -161,8 +161,8 @@ func (s *State) TakeOpened() []Opened {
 	return opened
 }
 
-// TakeDirty gives the configs whose status may have changed since it was last asked.
-func (s *State) TakeDirty() []types.NamespacedName {
+// DrainDirty returns the configs whose status may have changed since the last call.
+func (s *State) DrainDirty() []types.NamespacedName {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.dirty) == 0 {
@@ -173,7 +173,7 @@ func (s *State) TakeDirty() []types.NamespacedName {
 	return dirty
 }
 
-func (s *State) touch(cs *configState) { s.dirty[cs.UID] = cs.Key() }
+func (s *State) markDirty(cs *configState) { s.dirty[cs.UID] = cs.Key() }
 
 // sortedKeys are the keys in order, each once.
 func sortedKeys(keys []types.NamespacedName) []types.NamespacedName {

@@ -36,23 +36,23 @@ func (s *State) Summary(uid types.UID, at Moment) (sum Summary, ok bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if sum.WeederConfigStatus, ok = s.recorded(uid, at); ok {
-		there, named := s.there(s.configs[uid])
+		there, named := s.existing(s.configs[uid])
 		sum.Services, sum.Named, sum.Held = int32(there), named, s.configs[uid].holds()
 	}
 	return sum, ok
 }
 
-// there counts which of the Services that a config names there are.
-func (s *State) there(cs *configState) (there, named int) {
+// existing counts which of the Services that a config names there are.
+func (s *State) existing(cs *configState) (existing, named int) {
 	for _, namespace := range s.namespacesOf(cs) {
 		for name := range cs.Services {
 			if svc := s.services[types.NamespacedName{Namespace: namespace, Name: name}]; svc != nil && svc.declared != nil {
-				there++
+				existing++
 			}
 			named++
 		}
 	}
-	return there, named
+	return existing, named
 }
 
 // Recorded is what is counted of a config, without which Services there are: that may be thousands. Ok is false when it isn't known.
@@ -67,14 +67,14 @@ func (s *State) recorded(uid types.UID, at Moment) (st v1alpha1.WeederConfigStat
 	if cs == nil {
 		return st, false
 	}
-	windows := s.awaited(cs, at.Now)
+	windows := s.pendingInherited(cs, at.Now)
 	for w := range s.windowsOf(cs) {
 		if w.open(at.Now) {
 			windows = append(windows, w.Window)
 		}
 	}
 	st = v1alpha1.WeederConfigStatus{ActiveWindows: int32(len(windows)), Deleted: cs.deleted, RecentDeletions: cs.recent(), Spent: cs.spent(at)}
-	for _, w := range busiest(windows) {
+	for _, w := range mostDeletions(windows) {
 		window := v1alpha1.RecoveryWindow{Recovery: w.recovery(), Until: seconds(w.Stored(w.Ends)), Deleted: int32(w.Deleted)}
 		if !w.LastDeletion.IsZero() {
 			window.LastDeletion = new(seconds(w.Stored(w.LastDeletion)))
@@ -120,8 +120,8 @@ func (cs *configState) holds() map[Reason]HoldCount {
 	return held
 }
 
-// busiest are the windows with the most deletions, by name.
-func busiest(windows []Window) []Window {
+// mostDeletions are the windows with the most deletions, by name.
+func mostDeletions(windows []Window) []Window {
 	byName := func(a, b Window) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Service, b.Service))
 	}
@@ -142,15 +142,15 @@ type totals struct {
 	last Window
 	// lastMinute are another process's of the minute up to its latest, all taken to be as late as that one.
 	lastMinute records
-	// unlisted stands for all those of the last hour that a status had no room for: Server is the first of them, At the last, and Before
+	// unlisted represents all those of the last hour that a status doesn't list: Server is the first of them, At the last, and Before
 	// of the one with the most. Nil for none.
 	unlisted *Record
 }
 
-// remember takes in a deletion. One of our own is the latest of all, whatever time it is by our clock: as the first of them it would
+// add takes in a deletion. One of our own is the latest of all, whatever time it is by our clock: as the first of them it would
 // be dropped at once, and would be missing in the status before it is done. Those of others are known before our own, and the API
 // server's clock tells their order: ours may have been set since some of them were taken over.
-func (t *totals) remember(r *Record) {
+func (t *totals) add(r *Record) {
 	if r.inherited {
 		t.log.insert(r, byServerTime)
 	} else {
@@ -178,7 +178,7 @@ func (t *totals) recent() (recent []v1alpha1.PodDeletion) {
 	return recent
 }
 
-// spent says in numbers what recent has no room for; nil when no deletion is known.
+// spent counts what recent doesn't list; nil when no deletion is known.
 func (t *totals) spent(at Moment) *v1alpha1.SpentBudgets {
 	if len(t.log) == 0 {
 		return nil
@@ -186,7 +186,7 @@ func (t *totals) spent(at Moment) *v1alpha1.SpentBudgets {
 	hour, last := t.hour(), t.log[len(t.log)-1]
 	s := &v1alpha1.SpentBudgets{LastDeletion: seconds(last.Server)}
 	for _, r := range slices.Concat(hour, t.lastMinute) {
-		if !r.inherited && last.At.Sub(r.At) < pace {
+		if !r.inherited && last.At.Sub(r.At) < limitWindow {
 			s.LastMinute++
 		}
 	}

@@ -25,12 +25,12 @@ func TestAServiceThatIsNotThereIsCountedApart(t *testing.T) {
 		return fmt.Sprintf("%d of %d", sum.Services, sum.Named)
 	}
 	expect(t, "with nothing but slices", there(), "0 of 2")
-	y.TakeDirty()
+	y.DrainDirty()
 	y.ObserveService(newService("db", selecting("db")))
-	expect(t, "dirty", fmt.Sprint(y.TakeDirty()), "[ns/wc]")
+	expect(t, "dirty", fmt.Sprint(y.DrainDirty()), "[ns/wc]")
 	expect(t, "when it comes", there(), "1 of 2")
 	y.ForgetService(key("db"), "")
-	expect(t, "dirty", fmt.Sprint(y.TakeDirty()), "[ns/wc]")
+	expect(t, "dirty", fmt.Sprint(y.DrainDirty()), "[ns/wc]")
 	expect(t, "when it is gone", there(), "0 of 2")
 }
 
@@ -41,15 +41,15 @@ func TestSummary(t *testing.T) {
 	expect(t, "Services named", sum.Named, 1)
 	expect(t, "active", sum.ActiveWindows, 0)
 	expect(t, "last", sum.LastTriggered == nil, true)
-	y.TakeDirty()
+	y.DrainDirty()
 
 	for _, k := range recoverEtcd(y, 0) {
 		decideOn(y, k, at(second), "")
 	}
 	decideOn(y, key("api-c"), at(2*second), "") // it isn't counted twice
-	expect(t, "dirty", fmt.Sprint(y.TakeDirty()), "[ns/wc]")
+	expect(t, "dirty", fmt.Sprint(y.DrainDirty()), "[ns/wc]")
 	decideOn(y, key("api-c"), at(3*second), "")
-	expect(t, "dirty when nothing is new", fmt.Sprint(y.TakeDirty()), "[]")
+	expect(t, "dirty when nothing is new", fmt.Sprint(y.DrainDirty()), "[]")
 
 	sum, _ = y.Summary("wc-uid", at(3*second))
 	expect(t, "active", sum.ActiveWindows, 1)

@@ -162,7 +162,7 @@ func TestOnlyTheTurnToReadyOpensAWindow(t *testing.T) {
 					y.ObserveSlice(s, now)
 				}
 			}
-			expect(t, "windows opened", len(y.TakeOpened()), test.opens)
+			expect(t, "windows opened", len(y.DrainOpened()), test.opens)
 		})
 	}
 }
@@ -181,7 +181,7 @@ func TestTheFamiliesOfADualStackServiceAreOne(t *testing.T) {
 			y.ObserveSlice(newSlice(family, "etcd", "etcd-0"), at(second))
 		}
 	}
-	expect(t, "windows", len(y.TakeOpened()), 0)
+	expect(t, "windows", len(y.DrainOpened()), 0)
 }
 
 func TestAServiceThatIsReadyAtFirstSight(t *testing.T) {
@@ -347,7 +347,7 @@ func TestARecoveryWaitsForItsPods(t *testing.T) {
 func TestAPodThatNeverComesKeepsNoRecoveryWaiting(t *testing.T) {
 	y := watchingEtcd(t, etcdForAPI, newPod("api-1", backOff), newPod("etcd-0", readySince(0)))
 	y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0", "etcd-1"), at(second))
-	expect(t, "windows while a pod isn't known", len(y.TakeOpened()), 0)
+	expect(t, "windows while a pod isn't known", len(y.DrainOpened()), 0)
 	expect(t, "due when it isn't behind the Service any more", names(seeEtcdReady(y, 2*second)), "api-1")
 }
 
@@ -380,7 +380,7 @@ func TestOneOldPodSettlesThatNothingRecovered(t *testing.T) {
 	y.ObserveSlice(newSlice("a", "etcd", "etcd-0", "etcd-1"), at(0))
 	y.MarkSynced(at(0))
 	y.ObservePod(weeder.ReadPod(newPod("etcd-1", readySince(-10*second))), at(second))
-	expect(t, "windows", len(y.TakeOpened()), 0)
+	expect(t, "windows", len(y.DrainOpened()), 0)
 }
 
 func TestAWindowLastsToItsEnd(t *testing.T) {
@@ -458,12 +458,12 @@ func TestAnotherReadyPolicyIsNoRecovery(t *testing.T) {
 	expect(t, "due by AnyReady", edit(etcdForAPI, second), "")
 	expect(t, "due by AllReady", edit(all, 2*second), "")
 	expect(t, "due by AnyReady again", edit(etcdForAPI, 3*second), "")
-	expect(t, "windows", len(y.TakeOpened()), 0)
+	expect(t, "windows", len(y.DrainOpened()), 0)
 
 	edit(all, 4*second)
 	y.ObservePod(weeder.ReadPod(newPod("etcd-1", readySince(5*second))), at(5*second))
 	expect(t, "due when all are", names(y.ObserveSlice(newSlice("etcd-1", "etcd", "etcd-0", "etcd-1"), at(5*second))), "api-1")
-	expect(t, "windows", len(y.TakeOpened()), 1)
+	expect(t, "windows", len(y.DrainOpened()), 1)
 }
 
 func TestAServiceThatIsTakenOutAndPutBackHasSpentItsBudget(t *testing.T) {

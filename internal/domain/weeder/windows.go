@@ -13,44 +13,44 @@ import (
 // lastReadiness is how a config saw a Service last.
 type lastReadiness struct {
 	ready bool
-	// down is since when it has been seen notReady, by the API server's clock; zero while it is Ready.
-	down time.Time
-	// upAt is the latest of its pods' Ready transitions with which it was seen Ready: it went down after that. Zero when it
+	// notReadySince is since when it has been seen notReady, by the API server's clock; zero while it is Ready.
+	notReadySince time.Time
+	// latestReady is the latest of its pods' Ready transitions with which it was seen Ready: it went down after that. Zero when it
 	// wasn't seen Ready.
-	upAt time.Time
+	latestReady time.Time
 }
 
 // pendingRecovery is of a Service that is Ready, and of which it isn't known yet when it turned so.
 type pendingRecovery struct {
 	// seen is when it was seen Ready, by our clock.
 	seen time.Time
-	// was is how it was seen before; the zero value at first sight.
+	// was is how it was seen before; the zero value when first observed.
 	was lastReadiness
 }
 
-// judgeAll judges every Service that a config watches.
-func (s *State) judgeAll(cs *configState, at Moment) (due []types.NamespacedName) {
+// evaluateAll judges every Service that a config watches.
+func (s *State) evaluateAll(cs *configState, at Moment) (due []types.NamespacedName) {
 	for _, namespace := range s.namespacesOf(cs) {
-		due = append(due, s.judgeIn(cs, namespace, at)...)
+		due = append(due, s.evaluateNamespace(cs, namespace, at)...)
 	}
 	return due
 }
 
-func (s *State) judgeIn(cs *configState, namespace string, at Moment) (due []types.NamespacedName) {
+func (s *State) evaluateNamespace(cs *configState, namespace string, at Moment) (due []types.NamespacedName) {
 	for name := range cs.Services {
-		due = append(due, s.judge(cs, types.NamespacedName{Namespace: namespace, Name: name}, at)...)
+		due = append(due, s.evaluate(cs, types.NamespacedName{Namespace: namespace, Name: name}, at)...)
 	}
 	return due
 }
 
-// judge compares a Service with how the config saw it last. Only the turn to Ready opens a window; a Service that is Ready
-// at first sight, or without EndpointSlices until now, opens one only when it turned Ready lately.
-func (s *State) judge(cs *configState, key types.NamespacedName, at Moment) (due []types.NamespacedName) {
+// evaluate compares a Service with how the config saw it last. Only the turn to Ready opens a window; a Service that is Ready
+// when first observed, or without EndpointSlices until now, opens one only when it turned Ready lately.
+func (s *State) evaluate(cs *configState, key types.NamespacedName, at Moment) (due []types.NamespacedName) {
 	svc, was := s.services[key], cs.seen[key]
 	if !s.synced || svc == nil || len(svc.slices) == 0 { // not there yet
 		return nil
 	}
-	if !s.see(cs, key, at) {
+	if !s.recordReadiness(cs, key, at) {
 		return nil
 	}
 	if !was.ready {
@@ -59,11 +59,11 @@ func (s *State) judge(cs *configState, key types.NamespacedName, at Moment) (due
 	return s.resolve(cs, key, at)
 }
 
-// see notes how a Service is. While it is notReady its dependents fail for want of it: a window ends, and the next recovery opens another.
-func (s *State) see(cs *configState, key types.NamespacedName, at Moment) (ready bool) {
+// recordReadiness notes how a Service is. While it is notReady its dependents fail for want of it: a window ends, and the next recovery opens another.
+func (s *State) recordReadiness(cs *configState, key types.NamespacedName, at Moment) (ready bool) {
 	svc, was := s.services[key], cs.seen[key]
 	if svc.ready(cs.AllReady) {
-		cs.seen[key] = lastReadiness{ready: true, upAt: later(was.upAt, svc.latestUp(s.pods[key.Namespace]))}
+		cs.seen[key] = lastReadiness{ready: true, latestReady: later(was.latestReady, svc.latestReady(s.pods[key.Namespace]))}
 		return true
 	}
 	delete(s.pending, watchKey{cs.UID, key})
@@ -71,71 +71,71 @@ func (s *State) see(cs *configState, key types.NamespacedName, at Moment) (ready
 		s.close(w)
 	}
 	delete(cs.inherited.byService, key)
-	if was.ready || was.down.IsZero() {
-		cs.seen[key] = lastReadiness{down: at.server(), upAt: was.upAt}
+	if was.ready || was.notReadySince.IsZero() {
+		cs.seen[key] = lastReadiness{notReadySince: at.server(), latestReady: was.latestReady}
 	}
 	return false
 }
 
-// unsee makes the config's next look at a Service the first.
-func (s *State) unsee(cs *configState, key types.NamespacedName) {
+// forgetReadiness makes the config's next look at a Service the first.
+func (s *State) forgetReadiness(cs *configState, key types.NamespacedName) {
 	delete(cs.seen, key)
 	delete(s.pending, watchKey{cs.UID, key})
 }
 
-// resolve opens a window for a Service that turned Ready less than a watchDuration ago, as its pods' kubelets tell: news of it
-// may be late. The window begins then, too. While a pod isn't known that could tell otherwise, it waits.
+// resolve opens a window for a Service that turned Ready less than a watchDuration ago, as its pods' kubelets report: the event
+// may be late. The window begins then, too. While a pod isn't known that could show another time, it waits.
 func (s *State) resolve(cs *configState, key types.NamespacedName, at Moment) (due []types.NamespacedName) {
 	watch := watchKey{cs.UID, key}
-	turned, waits := s.pending[watch]
+	pending, waits := s.pending[watch]
 	if !waits {
 		return nil
 	}
-	opened, trigger, known := s.turnedReady(cs, key, turned, at)
+	opened, trigger, known := s.turnedReady(cs, key, pending, at)
 	if !known {
 		return nil
 	}
 	delete(s.pending, watch)
-	s.see(cs, key, at) // its pods are known by now
-	firstSight := turned.was.down.IsZero()
-	if firstSight {
+	s.recordReadiness(cs, key, at) // its pods are known by now
+	firstObservation := pending.was.notReadySince.IsZero()
+	if firstObservation {
 		opened = cs.inherited.since(key, opened, trigger)
 	}
 	if !at.Now.Before(opened.Add(cs.WatchDuration)) {
-		s.touch(cs) // the status may tell of one that is left
+		s.markDirty(cs) // the status may list an inherited one
 		return nil
 	}
-	return s.wanted(s.open(cs, key, opened, trigger, firstSight, at), at)
+	return s.selectedPods(s.open(cs, key, opened, trigger, firstObservation, at), at)
 }
 
-// turnedReady is when a Ready Service turned so: by our clock, and as its pods tell. A node's clock may be ahead: it was no
+// turnedReady is when a Ready Service turned so: by our clock, and as its pods report. A node's clock may be ahead: it was no
 // later than we saw it.
-func (s *State) turnedReady(cs *configState, key types.NamespacedName, turned pendingRecovery, at Moment) (opened, since time.Time, known bool) {
-	if turned.was.down.IsZero() {
+func (s *State) turnedReady(cs *configState, key types.NamespacedName, pending pendingRecovery, at Moment) (opened, since time.Time, known bool) {
+	if pending.was.notReadySince.IsZero() {
 		since, age, known := s.recovery(cs, key, at)
-		if known && age <= -cs.WatchDuration { // that clock tells nothing
+		if known && age <= -cs.WatchDuration { // that clock can't be trusted
 			return time.Time{}, since, true
 		}
-		return earlier(turned.seen, at.Now.Add(-age)), since, known
+		return earlier(pending.seen, at.Now.Add(-age)), since, known
 	}
 	since, missing := s.services[key].readySince(cs.AllReady, s.pods[key.Namespace])
 	if missing || since.IsZero() {
 		return time.Time{}, since, false
 	}
 	age := at.server().Sub(since)
-	if turned.was.byOthers(since, age >= cs.WatchDuration) {
-		return turned.seen, at.server().Truncate(time.Second), true
+	if pending.was.causedByOthers(since, age >= cs.WatchDuration) {
+		return pending.seen, at.server().Truncate(time.Second), true
 	}
-	return earlier(turned.seen, at.Now.Add(-age)), since, true
+	return earlier(pending.seen, at.Now.Add(-age)), since, true
 }
 
-// byOthers says that its pods, Ready since then, were so before it went down: not they turned it, but its selector, say, or
+// causedByOthers says that its pods, Ready since then, were so before it went down: not they turned it, but its selector, say, or
 // one of AllReady went. Of a Service that wasn't seen Ready before it is taken for granted where that is long ago.
-func (was lastReadiness) byOthers(since time.Time, long bool) bool {
-	if was.upAt.IsZero() {
-		return long && since.Before(was.down.Add(-uncertainCreation))
+func (was lastReadiness) causedByOthers(since time.Time, longAgo bool) bool {
+	if was.latestReady.IsZero() {
+		return longAgo && since.Before(was.notReadySince.Add(-uncertainCreation))
 	}
-	return !since.After(was.upAt)
+	return !since.After(was.latestReady)
 }
 
 // recovery is when a Ready Service turned so, and how long ago by the API server's clock. It is known once no pod that isn't
@@ -152,10 +152,10 @@ func (s *State) recovery(cs *configState, key types.NamespacedName, at Moment) (
 	return since, age, true
 }
 
-// resolvePending looks again at the Services behind which the pod stands.
+// resolvePending resolves the pending recoveries of the Services that the pod backs.
 func (s *State) resolvePending(p *podState, at Moment) (due []types.NamespacedName) {
 	for watch := range s.pending {
-		if watch.service.Namespace == p.Namespace && s.stands(p, watch.service.Name) {
+		if watch.service.Namespace == p.Namespace && s.isEndpoint(p, watch.service.Name) {
 			due = append(due, s.resolve(s.configs[watch.config], watch.service, at)...)
 		}
 	}
@@ -166,13 +166,13 @@ func (s *State) resolvePending(p *podState, at Moment) (due []types.NamespacedNa
 type window struct {
 	Window
 	of *configState
-	// noted are the pods that were held back in it, by reason: each is counted once.
-	noted map[note]struct{}
-	// firstSight: its Service was Ready already when it was seen first.
-	firstSight bool
+	// counted are the pods that were held back in it, by reason: each is counted once.
+	counted map[countKey]struct{}
+	// firstObservation: its Service was Ready already when it was seen first.
+	firstObservation bool
 }
 
-type note struct {
+type countKey struct {
 	pod    types.UID
 	reason Reason
 }
@@ -182,8 +182,8 @@ func (w *window) key() types.NamespacedName {
 	return types.NamespacedName{Namespace: w.Namespace, Name: w.Service}
 }
 
-// wants says whether the window would have the pod deleted, whatever stands before that.
-func (w *window) wants(p *podState, now time.Time) bool {
+// selects says whether the pod is to be deleted in the window, whatever blocks that.
+func (w *window) selects(p *podState, now time.Time) bool {
 	return w.open(now) && p.actionable() && p.Loop(w.of.IncludeInit).Container != "" && w.of.Selects(w.Service, p.Pod)
 }
 
@@ -192,9 +192,9 @@ func (w *window) holds(h Hold) bool { return h.Config == w.of.UID && h.Service =
 
 // count counts a pod that is held back in the window, once for each reason.
 func (w *window) count(p *podState, reason Reason) {
-	n := note{p.UID, reason}
-	if _, noted := w.noted[n]; !noted {
-		w.noted[n] = struct{}{}
+	n := countKey{p.UID, reason}
+	if _, noted := w.counted[n]; !noted {
+		w.counted[n] = struct{}{}
 		w.of.skipped[reason]++
 	}
 }
@@ -217,25 +217,25 @@ func (s *State) windowsOf(cs *configState) iter.Seq[*window] {
 	}
 }
 
-// open opens a window, or begins it anew.
-func (s *State) open(cs *configState, key types.NamespacedName, opened, trigger time.Time, firstSight bool, at Moment) *window {
-	w := &window{of: cs, firstSight: firstSight, noted: map[note]struct{}{}, Window: Window{
-		Namespace: key.Namespace, Service: key.Name, Opened: opened, Ends: opened.Add(cs.WatchDuration), Trigger: trigger, Ahead: at.ahead(),
+// open opens a window, or restarts it.
+func (s *State) open(cs *configState, key types.NamespacedName, opened, trigger time.Time, firstObservation bool, at Moment) *window {
+	w := &window{of: cs, firstObservation: firstObservation, counted: map[countKey]struct{}{}, Window: Window{
+		Namespace: key.Namespace, Service: key.Name, Opened: opened, Ends: opened.Add(cs.WatchDuration), Trigger: trigger, ClockAhead: at.aheadBy(),
 	}}
 	cs.inherited.charge(w)
 	s.windows.put(key.Namespace, watchKey{cs.UID, key}, w)
-	s.opened = append(s.opened[max(0, len(s.opened)-openedKept+1):], Opened{Config: cs.UID, Key: cs.Key(), Window: w.Window, FirstSight: firstSight, Acts: cs.state == lifecycle.Active && !cs.Observe})
-	if !w.Stored(opened).Add(uncertainCreation).Before(cs.last.Stored(cs.last.Opened)) { // of those that can't be told apart, it is the one that opened last
+	s.opened = append(s.opened[max(0, len(s.opened)-maxOpened+1):], Opened{Config: cs.UID, Key: cs.Key(), Window: w.Window, FirstObservation: firstObservation, Acts: cs.state == lifecycle.Active && !cs.Observe})
+	if !w.Stored(opened).Add(uncertainCreation).Before(cs.last.Stored(cs.last.Opened)) { // of those that can't be ordered, it is the one that opened last
 		cs.last = w.Window
 	}
-	s.touch(cs)
+	s.markDirty(cs)
 	return w
 }
 
-// wanted are the pods that a window would have deleted, in order.
-func (s *State) wanted(w *window, at Moment) (pods []types.NamespacedName) {
+// selectedPods are the pods that a window would have deleted, in order.
+func (s *State) selectedPods(w *window, at Moment) (pods []types.NamespacedName) {
 	for _, p := range s.crashing[w.Namespace] {
-		if w.wants(p, at.Now) {
+		if w.selects(p, at.Now) {
 			pods = append(pods, p.Key())
 		}
 	}
@@ -246,7 +246,7 @@ func (s *State) wanted(w *window, at Moment) (pods []types.NamespacedName) {
 func (s *State) close(w *window) {
 	s.windows.remove(w.Namespace, watchKey{w.of.UID, w.key()})
 	s.unhold(w)
-	s.touch(w.of)
+	s.markDirty(w.of)
 }
 
 // unhold forgets whom a window holds back. Whoever waits in another one as well keeps its place.
@@ -254,10 +254,10 @@ func (s *State) unhold(w *window) {
 	for p := range w.of.held {
 		if p.Namespace == w.Namespace && slices.ContainsFunc(p.holds, w.holds) {
 			left := slices.DeleteFunc(slices.Clone(p.holds), w.holds)
-			if !slices.ContainsFunc(left, Hold.waits) {
-				s.queue.leave(p)
+			if !slices.ContainsFunc(left, Hold.queued) {
+				s.queue.remove(p)
 			}
-			s.hold(p, left)
+			s.setHolds(p, left)
 		}
 	}
 }
@@ -276,17 +276,17 @@ func (s *State) Expire(at Moment) (next time.Time) {
 			}
 		}
 	}
-	for watch, turned := range s.pending {
+	for watch, pending := range s.pending {
 		cs := s.configs[watch.config]
-		if end := turned.seen.Add(cs.WatchDuration); at.Now.Before(end) {
+		if end := pending.seen.Add(cs.WatchDuration); at.Now.Before(end) {
 			next = earlier(next, end)
 			continue
 		}
 		delete(s.pending, watch) // its window would be over
-		s.touch(cs)
+		s.markDirty(cs)
 	}
 	for uid, d := range s.sent {
-		if at.Now.Sub(d.record.At) >= remembered && s.pods[d.pod.Namespace][d.pod.Name] != d.pod { // nobody will tell any more
+		if at.Now.Sub(d.record.At) >= retention && s.pods[d.pod.Namespace][d.pod.Name] != d.pod { // its outcome will stay unknown
 			delete(s.sent, uid)
 		}
 	}

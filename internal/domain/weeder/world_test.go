@@ -277,8 +277,8 @@ func (w *world) checkHolds(p *corev1.Pod, plan weeder.Plan) {
 			}
 		}
 	}
-	if !plan.LookAgain.IsZero() && !plan.LookAgain.After(w.now) {
-		w.t.Fatalf("looks again at %s, at %s", plan.LookAgain.Sub(noon), w.now.Sub(noon))
+	if !plan.RequeueAt.IsZero() && !plan.RequeueAt.After(w.now) {
+		w.t.Fatalf("looks again at %s, at %s", plan.RequeueAt.Sub(noon), w.now.Sub(noon))
 	}
 }
 

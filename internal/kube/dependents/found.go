@@ -31,14 +31,14 @@ func keyOf(ref registration.Ref) string {
 // Objects gives what a check looks at, of the seed alone.
 func (f *found) Objects(check *registration.Check, ref registration.Ref) ([]*unstructured.Unstructured, error) {
 	if check.Shoot {
-		return nil, registration.ErrNotLooked
+		return nil, registration.ErrNotEvaluated
 	}
 	of := f.by[keyOf(ref)]
 	return of.objects, of.err
 }
 
-// Placed gives where what a check looks at really is.
-func (f *found) Placed(_ *registration.Check, ref registration.Ref) registration.Ref {
+// Resolve gives where what a check looks at really is.
+func (f *found) Resolve(_ *registration.Check, ref registration.Ref) registration.Ref {
 	if of, known := f.by[keyOf(ref)]; known {
 		return of.at
 	}
@@ -46,7 +46,7 @@ func (f *found) Placed(_ *registration.Check, ref registration.Ref) registration
 }
 
 // Nodes are the shoot's.
-func (f *found) Nodes() ([]*corev1.Node, error) { return nil, registration.ErrNotLooked }
+func (f *found) Nodes() ([]*corev1.Node, error) { return nil, registration.ErrNotEvaluated }
 
 // of are the objects that the check looks at here.
 func (f *found) of(check *registration.Check) []*unstructured.Unstructured {
@@ -54,6 +54,6 @@ func (f *found) of(check *registration.Check) []*unstructured.Unstructured {
 	if !check.InSeed() || err != nil {
 		return nil
 	}
-	objects, _ := check.Among(f.target, f.by[keyOf(ref)].objects) // that the expression fails the check itself tells
+	objects, _ := check.Filter(f.target, f.by[keyOf(ref)].objects) // that the expression fails the check itself tells
 	return objects
 }

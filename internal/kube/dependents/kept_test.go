@@ -65,7 +65,7 @@ func TestASuspendedRegistrationKeepsWhatItDecidesWithOthers(t *testing.T) {
 	o.worker(t, "shoot--a", false, "")
 	o.has("True", "HealthCheckSuccessful", allWell, claimed)
 	forecast, items := tell(t, o, mcm, registered(t, "other", "suspendWhen: target.spec.type == 'aws'\n"+mcm))
-	if c := items.Targets[0].Conditions[0]; c.Kept == "" || c.Changes || forecast.WouldFail != 0 {
+	if c := items.Targets[0].Conditions[0]; c.Unchanged == "" || c.Changes || forecast.WouldFail != 0 {
 		t.Errorf("the condition would become %+v", c)
 	}
 }
@@ -75,7 +75,7 @@ func TestAnotherVersionsChecksAreNotMade(t *testing.T) {
 	o := &objects{}
 	o.worker(t, "shoot--a", true, "")
 	_, items := tell(t, o, mcm, v1)
-	if c := items.Targets[0].Conditions[0]; c.Would.Status != "" || !slices.Equal(c.NotMade, []string{"other/mcm"}) || !slices.Contains(c.Lines(), "  check other/mcm isn't made here: its registration names the kind in another version") {
+	if c := items.Targets[0].Conditions[0]; c.Verdict.Status != "" || !slices.Equal(c.NotEvaluated, []string{"other/mcm"}) || !slices.Contains(c.Lines(), "  check other/mcm isn't made here: its registration names the kind in another version") {
 		t.Errorf("the condition would become %+v", c)
 	}
 }
@@ -118,7 +118,7 @@ func TestAnOpenBreakerHoldsAllUntilItIsReset(t *testing.T) {
 	o.worker(t, "shoot--a", false, "")
 	o.wereWell()
 	forecast, items := tell(t, o, mcm, stored)
-	if c := items.Targets[0].Conditions[0]; forecast.WouldFail != 0 || forecast.WouldBeDoubted != 1 || c.Would.Status != health.Unknown {
+	if c := items.Targets[0].Conditions[0]; forecast.WouldFail != 0 || forecast.WouldBeDoubted != 1 || c.Verdict.Status != health.Unknown {
 		t.Errorf("%d would turn False, and the condition become %+v", forecast.WouldFail, c)
 	}
 	stored.Annotations = map[string]string{v1alpha1.AnnotationResetBreaker: "20261122t050000z"}

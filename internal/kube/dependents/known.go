@@ -63,8 +63,8 @@ func (k *Known) keep(stored []*v1alpha1.HealthCheckRegistration) {
 }
 
 // others are the stored registrations but for the one of this name, and those that can't be read.
-func (s *Survey) others(stored []*v1alpha1.HealthCheckRegistration, reg *registration.Registration) []registration.Decider {
-	var all []registration.Decider
+func (s *Survey) others(stored []*v1alpha1.HealthCheckRegistration, reg *registration.Registration) []registration.ActiveRegistration {
+	var all []registration.ActiveRegistration
 	for _, hcr := range stored {
 		if hcr.Name == reg.Name || hcr.DeletionTimestamp != nil {
 			continue
@@ -78,10 +78,10 @@ func (s *Survey) others(stored []*v1alpha1.HealthCheckRegistration, reg *registr
 }
 
 // decider is a stored registration with what it may do; without a Registration where it can't be read.
-func (s *Survey) decider(hcr *v1alpha1.HealthCheckRegistration) registration.Decider {
-	d := registration.Decider{Registration: s.Known.read(hcr), State: lifecycle.Active, Doubts: breakerOf(hcr, []*v1alpha1.HealthCheckRegistration{hcr}) != nil}
+func (s *Survey) decider(hcr *v1alpha1.HealthCheckRegistration) registration.ActiveRegistration {
+	d := registration.ActiveRegistration{Registration: s.Known.read(hcr), State: lifecycle.Active, BreakerOpen: breakerOf(hcr, []*v1alpha1.HealthCheckRegistration{hcr}) != nil}
 	if s.State != nil {
-		d.State, d.Why = s.State(hcr)
+		d.State, d.Reason = s.State(hcr)
 	}
 	return d
 }
@@ -96,11 +96,11 @@ func (s *Survey) Undecided(ctx context.Context, kind schema.GroupVersionKind, no
 	if err != nil {
 		return nil, err
 	}
-	c := registration.Circumstances{Target: objects[0], Deciders: deciders}
-	said := make([]registration.Said, len(deciders))
+	c := registration.TargetInput{Target: objects[0], Registrations: deciders}
+	said := make([]registration.CheckResults, len(deciders))
 	for i := range deciders {
-		deciders[i] = deciders[i].On(c.Target, now)
-		said[i] = deciders[i].Say(c.Target, func() (decided map[string][]health.Result, _ []string) { // whatever its checks say
+		deciders[i] = deciders[i].OnTarget(c.Target, now)
+		said[i] = deciders[i].RunChecks(c.Target, func() (decided map[string][]health.Result, _ []string) { // whatever its checks say
 			decided = map[string][]health.Result{}
 			for _, t := range deciders[i].ConditionTypes() {
 				decided[t] = nil
@@ -117,7 +117,7 @@ func (s *Survey) Undecided(ctx context.Context, kind schema.GroupVersionKind, no
 }
 
 // selecting are the stored registrations that select an object.
-func (s *Survey) selecting(ctx context.Context, object *unstructured.Unstructured) (all []registration.Decider, err error) {
+func (s *Survey) selecting(ctx context.Context, object *unstructured.Unstructured) (all []registration.ActiveRegistration, err error) {
 	stored, err := s.Stored(ctx)
 	if err != nil {
 		return nil, err

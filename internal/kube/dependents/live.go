@@ -98,8 +98,8 @@ func (l *Live) Find(ctx context.Context, ref registration.Ref) ([]*unstructured.
 	return []*unstructured.Unstructured{object}, nil
 }
 
-// Placed asks discovery. A file of facts doesn't tell which kinds have namespaces.
-func (l *Live) Placed(ref registration.Ref) registration.Ref {
+// Resolve asks discovery. A file of facts doesn't tell which kinds have namespaces.
+func (l *Live) Resolve(ref registration.Ref) registration.Ref {
 	if mapping, err := l.Mapper.RESTMapping(ref.Kind.GroupKind(), ref.Kind.Version); err == nil && mapping.Scope == meta.RESTScopeRoot {
 		ref.Namespace = ""
 	}
@@ -154,7 +154,7 @@ func (l *Live) Kubeconfig(ctx context.Context, namespace string, at v1alpha1.Sec
 	if err := l.Reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: at.SecretName}, secret); err != nil {
 		return "", err
 	}
-	if found := l.Policy.Find(secret, at.Key); found.Refusal.Unsafe() {
+	if found := l.Policy.Inspect(secret, at.Key); found.Refusal.Unsafe() {
 		return found.Refusal.Error(), nil // in our own words, with nothing of the Secret
 	}
 	return "", nil

@@ -28,8 +28,8 @@ type Objects interface {
 	Targets(ctx context.Context, kind schema.GroupVersionKind, selector labels.Selector, most int) (objects []*unstructured.Unstructured, more bool, err error)
 	// Find gives what a check looks at; none where it doesn't exist.
 	Find(ctx context.Context, ref registration.Ref) ([]*unstructured.Unstructured, error)
-	// Placed gives where that really is: an object of a kind without namespaces is in none.
-	Placed(ref registration.Ref) registration.Ref
+	// Resolve gives where that really is: an object of a kind without namespaces is in none.
+	Resolve(ref registration.Ref) registration.Ref
 	// Namespace gives the labels of a namespace.
 	Namespace(ctx context.Context, name string) (labels.Set, error)
 	// Layout says how a kind keeps conditions.
@@ -153,7 +153,7 @@ func (l *look) unreadable(err error) {
 }
 
 // targets looks at the targets among the first objects of the kind.
-func (l *look) targets(ctx context.Context, others []registration.Decider) error {
+func (l *look) targets(ctx context.Context, others []registration.ActiveRegistration) error {
 	if l.forecast.AllRead = true; !l.served {
 		return nil
 	}
@@ -176,16 +176,16 @@ func (l *look) targets(ctx context.Context, others []registration.Decider) error
 	}
 	l.forecast.Plan(selected, count, more, l.open, l.now)
 	for _, c := range selected {
-		l.notice(c.There.(*found))
+		l.notice(c.Finder.(*found))
 	}
 	l.statusless(selected)
 	return ctx.Err()
 }
 
 // selected are the circumstances of those objects that are targets.
-func (l *look) selected(ctx context.Context, objects []*unstructured.Unstructured, others []registration.Decider) ([]registration.Circumstances, error) {
+func (l *look) selected(ctx context.Context, objects []*unstructured.Unstructured, others []registration.ActiveRegistration) ([]registration.TargetInput, error) {
 	namespaces := map[string]labels.Set{}
-	var all []registration.Circumstances
+	var all []registration.TargetInput
 	for _, object := range objects {
 		if object.GetDeletionTimestamp() != nil {
 			continue
@@ -201,12 +201,12 @@ func (l *look) selected(ctx context.Context, objects []*unstructured.Unstructure
 		if !l.reg.Selects(object, namespaces[name]) {
 			continue
 		}
-		c := registration.Circumstances{
-			Target: object, Deciders: []registration.Decider{{Registration: l.reg, State: l.state, Why: l.why}}, Layout: l.layout, There: &found{by: map[string]finding{}},
+		c := registration.TargetInput{
+			Target: object, Registrations: []registration.ActiveRegistration{{Registration: l.reg, State: l.state, Reason: l.why}}, Layout: l.layout, Finder: &found{by: map[string]finding{}},
 		}
 		for _, o := range others {
 			if o.Kind.GroupKind() == l.reg.Kind.GroupKind() && o.Selects(object, namespaces[name]) {
-				c.Deciders = append(c.Deciders, o)
+				c.Registrations = append(c.Registrations, o)
 			}
 		}
 		all = append(all, c)
@@ -215,7 +215,7 @@ func (l *look) selected(ctx context.Context, objects []*unstructured.Unstructure
 }
 
 // ofTargets reads what the checks of targets look at, of several side by side.
-func (l *look) ofTargets(ctx context.Context, selected []registration.Circumstances) {
+func (l *look) ofTargets(ctx context.Context, selected []registration.TargetInput) {
 	var reading sync.WaitGroup
 	turn := make(chan struct{}, atOnce)
 	for i := range selected {
@@ -229,10 +229,10 @@ func (l *look) ofTargets(ctx context.Context, selected []registration.Circumstan
 }
 
 // read reads what the checks of one target look at.
-func (l *look) read(ctx context.Context, c *registration.Circumstances) {
-	there := c.There.(*found)
+func (l *look) read(ctx context.Context, c *registration.TargetInput) {
+	there := c.Finder.(*found)
 	there.target, there.reg = c.Target, l.reg
-	for _, r := range registrations(c.Deciders) {
+	for _, r := range registrations(c.Registrations) {
 		if r.Kind != l.reg.Kind {
 			continue // the object isn't read in that version
 		}
@@ -248,7 +248,7 @@ func (l *look) read(ctx context.Context, c *registration.Circumstances) {
 			if apierrors.IsForbidden(err) {
 				there.forbidden = append(there.forbidden, err)
 			}
-			there.by[keyOf(ref)] = finding{objects, err, l.Objects.Placed(ref)}
+			there.by[keyOf(ref)] = finding{objects, err, l.Objects.Resolve(ref)}
 		}
 	}
 	if l.reg.Kubeconfig != nil {
@@ -256,7 +256,7 @@ func (l *look) read(ctx context.Context, c *registration.Circumstances) {
 	}
 }
 
-func registrations(deciders []registration.Decider) []*registration.Registration {
+func registrations(deciders []registration.ActiveRegistration) []*registration.Registration {
 	all := make([]*registration.Registration, len(deciders))
 	for i := range deciders {
 		all[i] = deciders[i].Registration
@@ -282,11 +282,11 @@ func (l *look) notice(there *found) {
 }
 
 // statusless tells of checks that judge by status what says nothing to it, in all that they look at.
-func (l *look) statusless(selected []registration.Circumstances) {
+func (l *look) statusless(selected []registration.TargetInput) {
 	for _, check := range l.reg.Checks {
 		var objects []*unstructured.Unstructured
 		for _, c := range selected {
-			objects = append(objects, c.There.(*found).of(check)...)
+			objects = append(objects, c.Finder.(*found).of(check)...)
 		}
 		if what := check.Statusless(objects); what != "" {
 			l.forecast.StatuslessChecks = append(l.forecast.StatuslessChecks, what)

@@ -72,7 +72,7 @@ func (o *objects) selected(ref registration.Ref) (found []*unstructured.Unstruct
 	return found
 }
 
-func (o *objects) Placed(ref registration.Ref) registration.Ref {
+func (o *objects) Resolve(ref registration.Ref) registration.Ref {
 	if ref.Kind.Kind == "ClusterRole" {
 		ref.Namespace = ""
 	}
@@ -167,7 +167,7 @@ func TestHowManyWouldTurnFalse(t *testing.T) {
 	if len(forecast.WouldFailTargets) != 1 || !strings.HasPrefix(forecast.WouldFailTargets[0], "shoot--4/w: EveryNodeReady (0/1) Health checks successful: 1) mcm: shoot--4/mcm") {
 		t.Errorf("it tells of %q, not %q", forecast.WouldFailTargets, want)
 	}
-	if first := items.Targets[0]; first.Namespace != "shoot--4" || first.Conditions[0].Would.Status != health.False || first.Conditions[0].Now != "" || !first.Conditions[0].Writes {
+	if first := items.Targets[0]; first.Namespace != "shoot--4" || first.Conditions[0].Verdict.Status != health.False || first.Conditions[0].Now != "" || !first.Conditions[0].Writes {
 		t.Errorf("the worst is %+v", first)
 	}
 	if items.Writes != 10 {
@@ -188,8 +188,8 @@ func TestTheBreakerHoldsInAForecastWhatItHoldsInLife(t *testing.T) {
 	if forecast.WouldFail != 2 || forecast.WouldBeDoubted != 8 { // the third is the first that is three, and 30% of ten
 		t.Errorf("%d would turn False, %d be doubted", forecast.WouldFail, forecast.WouldBeDoubted)
 	}
-	if last := items.Targets[len(items.Targets)-1].Conditions[0]; last.Would.Status != health.Unknown || last.Would.Reason != "HealthCheckInDoubt" {
-		t.Errorf("one in doubt is %+v", last.Would)
+	if last := items.Targets[len(items.Targets)-1].Conditions[0]; last.Verdict.Status != health.Unknown || last.Verdict.Reason != "HealthCheckInDoubt" {
+		t.Errorf("one in doubt is %+v", last.Verdict)
 	}
 }
 
@@ -223,8 +223,8 @@ func TestAShootIsNotAsked(t *testing.T) {
 	_, items := tell(t, o, onWorkers+"shootKubeconfig: {secretName: gardener}\n"+`checks: [{name: mcm, conditionType: EveryNodeReady, object: {apiVersion: apps/v1, kind: Deployment, name: "'mcm'"}, evaluate: {builtin: {}}}, {name: nodes, conditionType: EveryNodeReady, evaluate: {nodes: {min: 1}}}]`)
 	for _, f := range items.Targets {
 		c, want := f.Conditions[0], map[string]health.Status{"shoot--a": "", "shoot--b": "False"}[f.Namespace]
-		if c.Would.Status != want || !slices.Equal(c.NotMade, []string{"nodes"}) {
-			t.Errorf("%s would be %q without %q", f.Namespace, c.Would.Status, c.NotMade)
+		if c.Verdict.Status != want || !slices.Equal(c.NotEvaluated, []string{"nodes"}) {
+			t.Errorf("%s would be %q without %q", f.Namespace, c.Verdict.Status, c.NotEvaluated)
 		}
 	}
 	if items.Writes != 1 {
@@ -258,8 +258,8 @@ func TestWhatNodesAreComparedWithIsAsked(t *testing.T) {
 			}
 			forecast, items := tell(t, o, nodes)
 			is := items.Targets[0].Conditions[0]
-			if is.Would.Status != c.status || !slices.Equal(is.NotMade, c.notMade) || forecast.WouldBeUnknown != c.unknown {
-				t.Errorf("it would be %q (%s) without %q, and Unknown of %d", is.Would.Status, is.Would.Message, is.NotMade, forecast.WouldBeUnknown)
+			if is.Verdict.Status != c.status || !slices.Equal(is.NotEvaluated, c.notMade) || forecast.WouldBeUnknown != c.unknown {
+				t.Errorf("it would be %q (%s) without %q, and Unknown of %d", is.Verdict.Status, is.Verdict.Message, is.NotEvaluated, forecast.WouldBeUnknown)
 			}
 			if !slices.Equal(forecast.UnreadableKinds, c.unread) || !slices.Equal(forecast.UnknownKinds, c.unserved) {
 				t.Errorf("it tells of %q and %q", forecast.UnreadableKinds, forecast.UnknownKinds)
@@ -274,7 +274,7 @@ func TestWhatIsInNoNamespaceIsToldWithoutOne(t *testing.T) {
 	_, items := tell(t, o, onWorkers+`checks: [{name: role, conditionType: X, object: {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, name: "'r'"}, evaluate: {status: {}}},
  {name: mcm, conditionType: X, object: {apiVersion: apps/v1, kind: Deployment, name: "'none'"}, evaluate: {builtin: {}}}]`)
 	is := items.Targets[0].Conditions[0]
-	if got := is.Would.Message; got != "(0/2) Health checks successful: 1) mcm: Deployment shoot--a/none doesn't exist; 2) role: ClusterRole r doesn't exist" {
+	if got := is.Verdict.Message; got != "(0/2) Health checks successful: 1) mcm: Deployment shoot--a/none doesn't exist; 2) role: ClusterRole r doesn't exist" {
 		t.Errorf("it would say %q", got)
 	}
 	if is.At["role"] != "ClusterRole r" || is.At["mcm"] != "Deployment shoot--a/none" {
@@ -288,7 +288,7 @@ func TestOthersOfTheSameTypeCount(t *testing.T) {
 	other := registered(t, "other", onWorkers+`checks: [{name: gone, conditionType: EveryNodeReady, object: {apiVersion: apps/v1, kind: Deployment, name: "'gone'"}, evaluate: {builtin: {}}}]`)
 	observer := registered(t, "observer", "mode: Observe\n"+onWorkers+`checks: [{name: x, conditionType: EveryNodeReady, object: {apiVersion: apps/v1, kind: Deployment, name: "'gone'"}, evaluate: {builtin: {}}}]`)
 	forecast, items := tell(t, o, mcm, other, observer)
-	if message := items.Targets[0].Conditions[0].Would.Message; forecast.WouldFail != 1 || message != "(1/2) Health checks successful: 1) other/gone: Deployment shoot--a/gone doesn't exist" {
+	if message := items.Targets[0].Conditions[0].Verdict.Message; forecast.WouldFail != 1 || message != "(1/2) Health checks successful: 1) other/gone: Deployment shoot--a/gone doesn't exist" {
 		t.Errorf("%d would turn False: %s", forecast.WouldFail, message)
 	}
 }

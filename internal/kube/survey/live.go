@@ -47,11 +47,11 @@ func (l *Live) Kubeconfig(ctx context.Context, namespace, secret string) (probe.
 		}
 		return probe.KubeconfigFacts{}, fmt.Errorf("read Secret %s/%s: %w", namespace, secret, err)
 	}
-	return FactsOf(l.Policy.Find(&read, KubeconfigKey)), nil
+	return FactsOf(l.Policy.Inspect(&read, KubeconfigKey)), nil
 }
 
 // FactsOf says in our own words what a Secret holds.
-func FactsOf(found kubeconfig.Found) probe.KubeconfigFacts {
+func FactsOf(found kubeconfig.Inspection) probe.KubeconfigFacts {
 	return probe.KubeconfigFacts{Missing: found.Missing, Server: found.Server, Unsafe: found.Refusal.Error(), Expires: found.Expiry.At, ExpiresFor: found.Expiry.Of}
 }
 

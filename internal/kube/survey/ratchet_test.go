@@ -193,7 +193,7 @@ func TestRulesRatchetOnAllThatDecides(t *testing.T) {
 
 	to := func(name string) []any { return []any{spec{"group": "", "kind": "Service", "name": name}} }
 	ratchets(t, "OutlierPolicy", decided(t, outliers, spec{
-		"targetRefs": to("another"), "disabled": true, "mode": "Observe", "outlierDetection": spec{}, "panicThreshold": 50,
+		"targetRefs": to("another"), "disabled": true, "mode": "Observe", "outlierDetection": spec{}, "panicThreshold": 50, "connectTimeout": "250ms",
 	}, map[string][]spec{"shop": {{"targetRefs": to("bytes"), "outlierDetection": spec{"splitExternalLocalOriginErrors": true, "consecutiveLocalOriginFailure": 0}}}}))
 
 	scaling := func(kind, name string) []any {

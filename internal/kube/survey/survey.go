@@ -114,7 +114,7 @@ func (s *Survey) Forecast(ctx context.Context, pc *v1alpha1.ProbeConfig, limits 
 }
 
 // ForecastItems tells it with items, where ahead isn't nil.
-func (s *Survey) ForecastItems(ctx context.Context, pc *v1alpha1.ProbeConfig, limits limit.Limits, now time.Time, ahead *probe.Ahead) (probe.Forecast, error) {
+func (s *Survey) ForecastItems(ctx context.Context, pc *v1alpha1.ProbeConfig, limits limit.Limits, now time.Time, ahead *probe.Simulation) (probe.Forecast, error) {
 	c, err := probe.NewConfig(pc, s.OwnNamespace)
 	if err != nil {
 		return probe.Forecast{UnreadableSpec: err.Error()}, nil //nolint:nilerr // the forecast says why, and nothing is looked at
@@ -128,8 +128,8 @@ func (s *Survey) ForecastItems(ctx context.Context, pc *v1alpha1.ProbeConfig, li
 }
 
 // look finds out all that a forecast is made of.
-func (s *Survey) look(ctx context.Context, c *probe.Config) (w probe.World, err error) {
-	w = probe.World{Namespaces: []string{c.Namespace}, Targets: map[string]probe.TargetFacts{}}
+func (s *Survey) look(ctx context.Context, c *probe.Config) (w probe.ClusterState, err error) {
+	w = probe.ClusterState{Namespaces: []string{c.Namespace}, Targets: map[string]probe.TargetFacts{}}
 	if c.Namespaces != nil {
 		if w.Namespaces, err = s.Cluster.Namespaces(ctx, c.Namespaces); err != nil {
 			return w, err

@@ -461,7 +461,7 @@ func TestWhatPeopleAskForIsInTheForecast(t *testing.T) {
 		w := newTown()
 		w.annotations = map[string]map[string]string{"kcm": tt.asks}
 		s := &Survey{Cluster: w, Objects: w, OwnNamespace: "autohealer-system", Annotated: tt.annotated}
-		f, err := s.ForecastItems(t.Context(), probeConfig("shop", "a", "kcm"), limit.Builtin(), time.Time{}, &probe.Ahead{Now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)})
+		f, err := s.ForecastItems(t.Context(), probeConfig("shop", "a", "kcm"), limit.Builtin(), time.Time{}, &probe.Simulation{Now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,10 +10,10 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 )
 
-// Vital says why an object must not be scaled down as things are now, "" for nothing: its pods are behind the Service that one
+// Protected says why an object must not be scaled down as things are now, "" for nothing: its pods are behind the Service that one
 // of the servers is, each given as host:port, or they run Autohealer. Rules ask that when a config is written, of a part of a
 // fan-out; this is for just before the act. The error is that it can't be found out.
-func (s *Survey) Vital(ctx context.Context, namespace string, servers []string, ref probe.Ref) (why string, err error) {
+func (s *Survey) Protected(ctx context.Context, namespace string, servers []string, ref probe.Ref) (why string, err error) {
 	d, err := s.Objects.Dependent(ctx, namespace, ref)
 	if err != nil || d.Pods == "" {
 		return "", err

@@ -32,7 +32,7 @@ func TestWhatMustNotBeScaledDownAsThingsAre(t *testing.T) {
 			dependents: map[string]Dependent{"api": {Replicas: 1, Pods: c.pods}},
 		}
 		s := &Survey{Cluster: cluster, Objects: cluster, OwnNamespace: "healing", OwnPod: func(context.Context) (labels.Set, error) { return labels.Set{"app": "healer"}, nil }}
-		if got, err := s.Vital(t.Context(), c.namespace, c.servers, deployment); err != nil || got != c.want {
+		if got, err := s.Protected(t.Context(), c.namespace, c.servers, deployment); err != nil || got != c.want {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
@@ -42,11 +42,11 @@ func TestWhatCantBeFoundOutIsAnError(t *testing.T) {
 	away := errors.New("away")
 	cluster := &town{dependents: map[string]Dependent{"api": {Pods: "app=api"}}}
 	s := &Survey{Cluster: cluster, Objects: cluster, OwnNamespace: "healing", OwnPod: func(context.Context) (labels.Set, error) { return nil, away }}
-	if _, err := s.Vital(t.Context(), "healing", nil, probe.Ref{Name: "api"}); !errors.Is(err, away) {
+	if _, err := s.Protected(t.Context(), "healing", nil, probe.Ref{Name: "api"}); !errors.Is(err, away) {
 		t.Errorf("error %v", err)
 	}
 	cluster.failing = away
-	if _, err := s.Vital(t.Context(), "shop", nil, probe.Ref{Name: "api"}); !errors.Is(err, away) {
+	if _, err := s.Protected(t.Context(), "shop", nil, probe.Ref{Name: "api"}); !errors.Is(err, away) {
 		t.Errorf("error %v", err)
 	}
 }

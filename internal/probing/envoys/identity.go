@@ -68,6 +68,7 @@ func (i *Identity) scope(state *tls.ConnectionState) (ejection.Scope, error) {
 	names = append(names, leaf.DNSNames...)
 	for _, name := range names {
 		if scope, may := i.Scope(name); may {
+			scope.Identity = name
 			return scope, nil
 		}
 	}

@@ -15,6 +15,8 @@ const StaleAfter = 15 * time.Second
 
 // Scope is what an Envoy may be believed about: the namespaces that it gets configuration of.
 type Scope struct {
+	// Identity is the name in its certificate by which it may.
+	Identity   string
 	All        bool
 	Namespaces map[string]bool
 }
@@ -121,10 +123,29 @@ func (v *View) Silent(namespace string) (all []Silent) {
 
 // Answering counts the Envoys that say what they have ejected of a namespace.
 func (v *View) Answering(namespace string) (n int) {
+	for _, of := range v.answering(namespace) {
+		n += of
+	}
+	return n
+}
+
+// answering counts them by identity.
+func (v *View) answering(namespace string) map[string]int {
+	by := map[string]int{}
 	for _, e := range v.envoys {
 		if fresh, _ := e.told(v.now); fresh && e.concerns(namespace) {
-			n++
+			by[e.Scope.Identity]++
 		}
+	}
+	return by
+}
+
+// NotAsked counts those of the Envoys that get a namespace's clusters, given by identity, that don't say what they have ejected of it.
+// Which ones they are nobody knows: where they connect from needn't be where they are asked.
+func (v *View) NotAsked(namespace string, connected map[string]int) (n int) {
+	answering := v.answering(namespace)
+	for identity, of := range connected {
+		n += max(0, of-answering[identity])
 	}
 	return n
 }

@@ -112,3 +112,26 @@ func TestTheNewestProblemIsToldUnlessTwoTakeTurns(t *testing.T) {
 		t.Errorf("it tells %q", e.Problem)
 	}
 }
+
+func TestWhoGetsClustersAndIsNotAskedIsCounted(t *testing.T) {
+	edge, tenant := ejection.Scope{Identity: "edge", All: true}, ejection.Scope{Identity: "shop", Namespaces: map[string]bool{"shop": true}}
+	v := ejection.NewView([]ejection.Envoy{
+		asked("edge/a").After(edge, nil, now), asked("edge/b").After(edge, nil, now), asked("edge/c").After(edge, nil, ago(time.Minute)), asked("shop/a").After(tenant, nil, now),
+	}, nil, now)
+	for _, c := range []struct {
+		namespace string
+		connected map[string]int
+		want      int
+	}{
+		{"shop", nil, 0},
+		{"shop", map[string]int{"edge": 2, "shop": 1}, 0},
+		{"shop", map[string]int{"edge": 1}, 0},
+		{"shop", map[string]int{"edge": 3}, 1},
+		{"shop", map[string]int{"edge": 1, "shop": 2}, 1},
+		{"post", map[string]int{"edge": 2, "other": 2}, 2},
+	} {
+		if got := v.NotAsked(c.namespace, c.connected); got != c.want {
+			t.Errorf("%s, %v: %d", c.namespace, c.connected, got)
+		}
+	}
+}

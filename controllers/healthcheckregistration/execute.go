@@ -1,0 +1,251 @@
+package healthcheckregistration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/actuate"
+	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
+	"github.com/resourcestack/autohealer/internal/kube"
+	"github.com/resourcestack/autohealer/internal/policy"
+	"github.com/resourcestack/autohealer/internal/retry"
+)
+
+// execution is a plan that is being carried out.
+type execution struct {
+	*evaluation
+	layout health.Layout
+	plan   plan
+	// object is the target as the last write left it.
+	object  *unstructured.Unstructured
+	tries   policy.Tries
+	outcome outcome
+}
+
+// outcome is what became of a plan.
+type outcome struct {
+	// refused are writes that the API server refused for what they are. The rest went on.
+	refused []error
+	// refusedTypes are condition types whose write was among these.
+	refusedTypes map[string]bool
+	// notDone are all condition types whose step wasn't carried out.
+	notDone map[string]bool
+	// stoppedBy is why the rest wasn't tried.
+	stoppedBy error
+}
+
+// execute carries out a plan, one condition after the other: one that is refused would be so again at each try, and holds up none of the
+// others.
+func (l *evaluation) execute(ctx context.Context, layout health.Layout, p plan) outcome {
+	target := nameOf(l.target).String()
+	if len(p.Steps)+len(p.ReleaseClaims) == 0 {
+		l.r.Troubles.Settled(target)
+		return outcome{}
+	}
+	a := &execution{
+		evaluation: l, layout: layout, plan: p, object: l.object,
+		tries: policy.Tries{Failed: map[policy.Ref]error{}}, outcome: outcome{refusedTypes: map[string]bool{}, notDone: map[string]bool{}},
+	}
+	a.tries.All, a.outcome.stoppedBy = a.steps(ctx)
+	l.r.Troubles.Tried(target, a.tries)
+	if a.tries.All {
+		a.outcome.stoppedBy = a.releaseClaims(ctx)
+	}
+	return a.outcome
+}
+
+// steps writes and removes conditions, and says whether all were tried.
+func (a *execution) steps(ctx context.Context) (all bool, ended error) {
+	for i, step := range a.plan.Steps {
+		if a.stopped(step) {
+			a.markNotDone(a.plan.Steps[i:])
+			return false, nil
+		}
+		switch err := a.step(ctx, step); {
+		case err == nil:
+		case refused(err):
+			a.markNotDone(a.plan.Steps[i : i+1])
+			a.outcome.refused, a.outcome.refusedTypes[step.Condition.Type] = append(a.outcome.refused, err), true
+		default:
+			a.markNotDone(a.plan.Steps[i:])
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func (a *execution) markNotDone(steps []health.Step) {
+	a.revertFalse(a.plan, steps)
+	for _, step := range steps {
+		a.outcome.notDone[step.Condition.Type] = true
+	}
+}
+
+func (a *execution) step(ctx context.Context, step health.Step) error {
+	deciders := a.decidedBy(a.plan, step.Condition.Type)
+	if step.Remove {
+		deciders = a.removers(step.Condition.Type)
+	}
+	write := actuate.ConditionWrite{Target: a.object, Planned: a.evaluation.object, Layout: a.layout, Step: step}
+	for _, d := range deciders {
+		write.Deciders, write.Admitted = append(write.Deciders, d.Registration), append(write.Admitted, d.stored.Admitted)
+	}
+	found, now := health.Find(a.object, step.Condition.Type), a.r.Observer.Facts.Clock.Now()
+	var err error
+	if a.object, err = a.r.Conditions.Apply(ctx, write); err != nil {
+		a.failed(deciders, step, err)
+		return err
+	}
+	a.r.conflicts.RecordWrite(nameOf(a.target).String(), a.object.GetUID(), step.Condition.Type, found, step.Result(), now)
+	a.r.Report.reportChange(a.evaluation.object, deciders, step, now)
+	a.tries.Written = append(a.tries.Written, policiesOf(deciders)...)
+	return nil
+}
+
+// releaseClaims takes out of the record what the target doesn't have, or what isn't ours.
+func (a *execution) releaseClaims(ctx context.Context) error {
+	for _, conditionType := range a.plan.ReleaseClaims {
+		if a.stopped(health.Step{Remove: true}) {
+			return nil
+		}
+		after, err := a.r.Conditions.Unclaim(ctx, a.object, conditionType)
+		switch {
+		case err == nil:
+			a.object = after
+		case refused(err):
+			a.outcome.refused = append(a.outcome.refused, err)
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+// refused says whether the API server refused a write for what it is, which says nothing of others. A conflict of another kind than
+// one of apply is about the target.
+func refused(err error) bool {
+	return !errors.Is(err, actuate.ErrStale) && retry.Refused(err)
+}
+
+// stopped says whether a step may not be carried out any more: the checks took their time, and meanwhile everything was frozen,
+// or there is a registration that isn't known yet.
+func (l *evaluation) stopped(step health.Step) bool {
+	paused, _ := l.r.Observer.policies.PausedBy()
+	return paused.Frozen || step.Remove && l.r.Observer.registrationsUnknown(l.target.Kind)
+}
+
+// revertFalse takes back that conditions turned False, of steps that didn't come about: the plan had all of them counted.
+func (l *evaluation) revertFalse(p plan, steps []health.Step) {
+	for _, step := range steps {
+		if !step.Counted {
+			continue
+		}
+		for _, place := range p.DecidedBy[step.Condition.Type] {
+			if flips := l.breakerOf(&l.registrations[place]); flips != nil {
+				flips.RevertFalse(nameOf(l.target).String(), step.Condition.Type)
+			}
+		}
+	}
+}
+
+// removers are the registrations that ask for a condition's removal.
+func (l *evaluation) removers(conditionType string) (all []activeRegistration) {
+	for _, d := range l.registrations {
+		if d.State == lifecycle.Active && slices.Contains(d.Remove, conditionType) {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// failed takes in that a write didn't come about; the controller logs the error itself. That someone else wrote first is no failure.
+func (a *execution) failed(deciders []activeRegistration, step health.Step, err error) {
+	if errors.Is(err, actuate.ErrStale) {
+		count(deciders, step, "stale")
+		return
+	}
+	count(deciders, step, "failed")
+	a.r.Layouts.Invalidate(a.object.GroupVersionKind())
+	for _, policy := range policiesOf(deciders) {
+		a.tries.Failed[policy] = err
+	}
+}
+
+func policiesOf(deciders []activeRegistration) []policy.Ref {
+	policies := make([]policy.Ref, len(deciders))
+	for i, d := range deciders {
+		policies[i] = policy.Ref{UID: d.UID, NamespacedName: types.NamespacedName{Name: d.Name}}
+	}
+	return policies
+}
+
+// Reporter reports conditions that changed: Events for people, metrics for machines.
+type Reporter struct {
+	Events events.EventRecorder
+	acts   *kube.ActEvents
+}
+
+// NewReporter reports to a recorder.
+func NewReporter(recorder events.EventRecorder) *Reporter {
+	dropped := func(events int) { eventsDropped.Add(float64(events)) }
+	return &Reporter{Events: recorder, acts: kube.NewActEvents(recorder, dropped)}
+}
+
+// reportChange reports a condition that was written or removed, on the target and on each registration that decides it. One whose
+// status is as before is counted alone.
+func (r *Reporter) reportChange(target *unstructured.Unstructured, deciders []activeRegistration, step health.Step, now time.Time) {
+	count(deciders, step, "done")
+	if !step.Remove && step.Previous == step.Condition.Status {
+		return
+	}
+	reason, note := describeChange(step)
+	for _, d := range deciders {
+		r.acts.Emit(now, refOf(target), registrationRef(d), reason, verb(step), note)
+	}
+	if len(deciders) == 0 {
+		r.Events.Eventf(refOf(target), nil, corev1.EventTypeNormal, reason, verb(step), "%s", note)
+	}
+}
+
+func verb(step health.Step) string {
+	if step.Remove {
+		return "RemoveCondition"
+	}
+	return "SetCondition"
+}
+
+func describeChange(step health.Step) (reason, note string) {
+	c := &step.Condition
+	if step.Remove {
+		return v1alpha1.ReasonConditionRemoved, fmt.Sprintf("Condition %s is removed: no HealthCheckRegistration decides it any more, or one asks for that.", c.Type)
+	}
+	before := string(step.Previous)
+	if before == "" {
+		before = "not there"
+	}
+	return v1alpha1.ReasonConditionChanged, fmt.Sprintf("Condition %s is %s, and was %s: %s", c.Type, c.Status, before, health.Shortened(c.Message, maxMessage))
+}
+
+func refOf(target *unstructured.Unstructured) *corev1.ObjectReference {
+	return &corev1.ObjectReference{
+		APIVersion: target.GetAPIVersion(), Kind: target.GetKind(), Namespace: target.GetNamespace(), Name: target.GetName(), UID: target.GetUID(),
+	}
+}
+
+func registrationRef(d activeRegistration) *v1alpha1.HealthCheckRegistration {
+	return &v1alpha1.HealthCheckRegistration{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: kindRegistration},
+		ObjectMeta: metav1.ObjectMeta{Name: d.Name, UID: d.UID},
+	}
+}

@@ -1,0 +1,129 @@
+package checking
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/internal/domain/registration"
+)
+
+// trimObject drops what isn't at one of the paths, and the copies of the whole object that its metadata may have. The names of fields
+// that stay are shared among all objects: each one read from JSON has its own.
+func trimObject(o *unstructured.Unstructured, paths sets.Set[string]) {
+	registration.Prune(o, paths)
+	if metadata, ok := o.Object["metadata"].(map[string]any); ok {
+		delete(metadata, "managedFields")
+		if annotations, ok := metadata["annotations"].(map[string]any); ok && !readsAnnotations(paths) {
+			delete(annotations, corev1.LastAppliedConfigAnnotation) // the map stays: patches depend on its being there
+		}
+	}
+	o.Object = withSharedNames(o.Object).(map[string]any)
+}
+
+func readsAnnotations(paths sets.Set[string]) bool {
+	for path := range paths {
+		if path == "" || path == "metadata" || strings.HasPrefix(path, "metadata.annotations") {
+			return true
+		}
+	}
+	return false
+}
+
+// maxNames are shared: there are kinds in which names of fields are data. The first stay, which are those that objects have in common
+// sooner than later ones.
+const maxNames = 10_000
+
+var fieldNames = names{known: map[string]string{}}
+
+// names are shared texts. They are safe for concurrent use.
+type names struct {
+	mu    sync.Mutex
+	known map[string]string // needs mu
+}
+
+func (n *names) shared(name string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if known, ok := n.known[name]; ok {
+		return known
+	}
+	if len(n.known) < maxNames {
+		n.known[name] = name
+	}
+	return name
+}
+
+// withSharedNames gives a value whose maps have shared names.
+func withSharedNames(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		all := make(map[string]any, len(v))
+		for name, field := range v {
+			all[fieldNames.shared(name)] = withSharedNames(field)
+		}
+		return all
+	case []any:
+		for i := range v {
+			v[i] = withSharedNames(v[i])
+		}
+	}
+	return value
+}
+
+func castAll[T client.Object](objects []client.Object, err error) ([]T, error) {
+	all := make([]T, len(objects))
+	for i, o := range objects {
+		all[i] = o.(T)
+	}
+	return all, err
+}
+
+// read gives the objects that a check looks at; none where the one doesn't exist.
+func read(ctx context.Context, from client.Reader, ref registration.Ref) ([]*unstructured.Unstructured, error) {
+	if ref.Name == "" {
+		return list(ctx, from, ref.Kind, ref.Namespace, ref.Selector)
+	}
+	o := empty(ref.Kind)
+	err := from.Get(ctx, ref.Key(), o)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return []*unstructured.Unstructured{o}, err
+}
+
+func list(ctx context.Context, from client.Reader, kind schema.GroupVersionKind, namespace string, selector labels.Selector) ([]*unstructured.Unstructured, error) {
+	all := emptyList(kind)
+	options := []client.ListOption{client.InNamespace(namespace), client.UnsafeDisableDeepCopy}
+	if !selector.Empty() { // with one, a cache reads the labels of each object
+		options = append(options, client.MatchingLabelsSelector{Selector: selector})
+	}
+	if err := from.List(ctx, all, options...); err != nil {
+		return nil, err
+	}
+	objects := make([]*unstructured.Unstructured, len(all.Items))
+	for i := range all.Items {
+		objects[i] = &all.Items[i]
+	}
+	return objects, nil
+}
+
+func emptyList(kind schema.GroupVersionKind) *unstructured.UnstructuredList {
+	all := &unstructured.UnstructuredList{}
+	all.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	return all
+}
+
+func empty(kind schema.GroupVersionKind) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetGroupVersionKind(kind)
+	return o
+}

@@ -1,0 +1,203 @@
+// Package shoots reads clusters whose kubeconfigs are in Secrets: Clients connects to them, a Mirror keeps the objects of one query, and
+// WatchHealth says whether these are current. What a VerifyingClient doesn't find really doesn't exist.
+package shoots
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/resourcestack/autohealer/internal/kubeconfig"
+)
+
+// Clients keeps a client for each shoot, as long as its kubeconfig is the same. It is safe for concurrent use.
+type Clients struct {
+	// Secrets reads those with kubeconfigs: in each shoot's namespace that of the name Secret, under Key.
+	Secrets     client.Reader
+	Secret, Key string
+	Scheme      *runtime.Scheme
+	// Dial says which addresses a kubeconfig may have.
+	Dial kubeconfig.Policy
+	// Timeout of one request.
+	Timeout time.Duration
+
+	mu          sync.Mutex
+	connections map[string]*Connection // by namespace; needs mu
+}
+
+// Connection is how one shoot is reached.
+type Connection struct {
+	// UID and Version of the Secret that it is made from.
+	UID     types.UID
+	Version string
+	// Client reads live.
+	Client client.Client
+	// Watching has no time limit on its requests.
+	Watching client.WithWatch
+
+	transport *http.Transport
+}
+
+// Of gives the client of the shoot in a namespace.
+func (s *Clients) Of(ctx context.Context, namespace string) (client.Client, error) {
+	c, err := s.Connection(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	return c.Client, nil
+}
+
+// Connection gives that of the shoot in a namespace. What it is made from is what is stored: the namespace, the Secret's UID and its
+// version all match, so that no shoot is judged with another's client.
+func (s *Clients) Connection(ctx context.Context, namespace string) (*Connection, error) {
+	stored := &corev1.Secret{}
+	if err := s.Secrets.Get(ctx, client.ObjectKey{Namespace: namespace, Name: s.Secret}, stored); err != nil {
+		if apierrors.IsNotFound(err) {
+			s.Forget(namespace)
+		}
+		return nil, fmt.Errorf("read the shoot's kubeconfig: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known, ok := s.connections[namespace]
+	if ok && known.UID == stored.UID && known.Version == stored.ResourceVersion {
+		return known, nil
+	}
+	if ok {
+		known.transport.CloseIdleConnections()
+		delete(s.connections, namespace)
+	}
+	fresh, err := s.connect(stored)
+	if err != nil {
+		return nil, fmt.Errorf("use key %s of Secret %s: %w", s.Key, s.Secret, err)
+	}
+	if s.connections == nil {
+		s.connections = map[string]*Connection{}
+	}
+	s.connections[namespace] = fresh
+	return fresh, nil
+}
+
+// A connection without news for silence is asked whether it still lives, and has patience to answer: else a watch that a firewall has
+// forgotten about would look as if nothing happened. HTTP/2 pings; for HTTP/1.1, as some proxies have it, TCP does.
+const (
+	pingAfter   = 15 * time.Second
+	pingTimeout = 10 * time.Second
+)
+
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: pingAfter, Interval: pingTimeout / 2, Count: 2}
+
+// connect makes clients and asks nothing yet.
+func (s *Clients) connect(stored *corev1.Secret) (*Connection, error) {
+	content, ok := stored.Data[s.Key]
+	if !ok {
+		return nil, errors.New("there is no such key")
+	}
+	access, err := s.Dial.Parse(content)
+	if err != nil {
+		return nil, err
+	}
+	transport := access.Transport(s.Dial, net.Dialer{Timeout: s.Timeout, KeepAliveConfig: keepAlive})
+	transport.TLSHandshakeTimeout = s.Timeout // a connection that nobody waits for any more would stay half open for ever
+	transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout}
+	watching := &http.Client{Transport: &retryLimiter{next: bounded{authorized{access, transport}}, timeout: s.Timeout}, CheckRedirect: refuseRedirect}
+	asking := *watching
+	asking.Timeout = s.Timeout
+	config := &rest.Config{Host: access.URL("").String(), QPS: -1}
+	kinds, err := newMapper(config, &asking)
+	if err != nil {
+		return nil, fmt.Errorf("make a client of the shoot: %w", err)
+	}
+	live, errLive := NewVerifyingClient(config, client.Options{HTTPClient: &asking, Scheme: s.Scheme, Mapper: kinds})
+	watch, errWatch := client.NewWithWatch(config, client.Options{HTTPClient: watching, Scheme: s.Scheme, Mapper: kinds})
+	if err := errors.Join(errLive, errWatch); err != nil {
+		return nil, fmt.Errorf("make a client of the shoot: %w", err)
+	}
+	return &Connection{
+		UID: stored.UID, Version: stored.ResourceVersion, Client: live, Watching: watch, transport: transport,
+	}, nil
+}
+
+// Forget the connection to a shoot that is gone, or that nobody asks for.
+func (s *Clients) Forget(namespace string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known, ok := s.connections[namespace]; ok {
+		known.transport.CloseIdleConnections()
+		delete(s.connections, namespace)
+	}
+}
+
+// refuseRedirect keeps a client from following a redirect: the server that is asked next would get the credentials, too.
+func refuseRedirect(next *http.Request, _ []*http.Request) error {
+	return fmt.Errorf("the shoot's API server redirects to %s, which is not followed", next.URL.Host)
+}
+
+// maxAnswerBytes of one answer: a list of more than a thousand nodes fits. What is in a shoot belongs to its owner, who may not take
+// the memory that other shoots' checks need.
+const maxAnswerBytes = 32 << 20
+
+// bounded ends answers that are too large with an error.
+type bounded struct{ next http.RoundTripper }
+
+// RoundTrip sends the request.
+func (b bounded) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := b.next.RoundTrip(request)
+	if err == nil {
+		response.Body = http.MaxBytesReader(nil, response.Body, maxAnswerBytes)
+	}
+	return response, err
+}
+
+// retryLimiter has a refusal told that client-go would sleep over: as long as a server that is overloaded says when to come back, client-go
+// asks again up to ten times, and gives no answer meanwhile. One such answer it may sleep over, if that isn't for too long; the next in a row is an error.
+type retryLimiter struct {
+	next http.RoundTripper
+	// timeout is how long an answer may take.
+	timeout time.Duration
+	// refusals in a row.
+	refusals atomic.Int32
+}
+
+// RoundTrip sends the request.
+func (i *retryLimiter) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := i.next.RoundTrip(request)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode != http.StatusTooManyRequests && response.StatusCode < http.StatusInternalServerError {
+		i.refusals.Store(0)
+		return response, nil
+	}
+	seconds, _ := strconv.Atoi(response.Header.Get("Retry-After"))
+	if i.refusals.Add(1) > 1 || time.Duration(seconds)*time.Second >= i.timeout {
+		response.Header.Del("Retry-After")
+	}
+	return response, nil
+}
+
+// authorized adds the kubeconfig's credentials.
+type authorized struct {
+	access *kubeconfig.Access
+	next   http.RoundTripper
+}
+
+// RoundTrip sends the request with credentials.
+func (a authorized) RoundTrip(request *http.Request) (*http.Response, error) {
+	request = request.Clone(request.Context())
+	a.access.Authorize(request.Header)
+	return a.next.RoundTrip(request)
+}

@@ -1,0 +1,196 @@
+package shoots
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// VerifyingClient is a client whose NotFound may be trusted: what a cache lacks is asked for live, and a kind that isn't served, or is
+// being removed with all its objects, is another error.
+type VerifyingClient struct {
+	client.Client
+	// Live reader; nil when the client itself reads live.
+	Live client.Reader
+	// CheckServed is asked about the kind of what isn't there. Nil: it isn't asked.
+	CheckServed CheckServed
+}
+
+// CheckServed gives an error for a kind of which it says nothing that an object isn't there.
+type CheckServed func(ctx context.Context, kind schema.GroupVersionKind) error
+
+// Get reads with the client, and live what that doesn't find.
+func (b VerifyingClient) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	err := b.Client.Get(ctx, key, into, options...)
+	if apierrors.IsNotFound(err) && b.Live != nil {
+		err = b.Live.Get(ctx, key, into, options...)
+	}
+	switch {
+	case meta.IsNoMatchError(err):
+		return notServedError(err)
+	case !apierrors.IsNotFound(err):
+		return err
+	}
+	// The API server answers so where nothing serves the path, for example after a CustomResourceDefinition was deleted.
+	if apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+		return fmt.Errorf("the kind isn't served: %v", err) //nolint:errorlint // wrapped, it would still be taken for NotFound
+	}
+	if kind, unknown := b.GroupVersionKindFor(into); unknown == nil && b.CheckServed != nil {
+		if unserved := b.CheckServed(ctx, kind); unserved != nil {
+			return unserved
+		}
+	}
+	return err
+}
+
+// notServedError is said in the words that a watch has for it: a condition says the same, whichever way its check was made.
+func notServedError(err error) error { return fmt.Errorf("the kind isn't served: %w", err) }
+
+// List reads with the client; that a live one finds nothing may be trusted, too.
+func (b VerifyingClient) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
+	err := b.Client.List(ctx, into, options...)
+	switch {
+	case meta.IsNoMatchError(err):
+		return notServedError(err)
+	case err != nil || b.Live != nil || b.CheckServed == nil || meta.LenList(into) > 0:
+		return err
+	}
+	kind, err := b.GroupVersionKindFor(into)
+	if err != nil {
+		return err
+	}
+	kind.Kind = strings.TrimSuffix(kind.Kind, "List")
+	return b.CheckServed(ctx, kind)
+}
+
+// resourceOf gives a kind's resource among those of its group and version; nil for none.
+func resourceOf(all *metav1.APIResourceList, kind string) *metav1.APIResource {
+	i := slices.IndexFunc(all.APIResources, func(r metav1.APIResource) bool { return r.Kind == kind && !strings.Contains(r.Name, "/") })
+	if i < 0 {
+		return nil
+	}
+	return &all.APIResources[i]
+}
+
+// NewVerifyingClient makes a client that reads live, and what it doesn't find may be trusted.
+func NewVerifyingClient(config *rest.Config, options client.Options) (VerifyingClient, error) {
+	live, errLive := client.New(config, options)
+	served, errServed := NewCheckServed(config, options.HTTPClient)
+	return VerifyingClient{Client: live, CheckServed: served}, errors.Join(errLive, errServed)
+}
+
+// Nodes lists a cluster's nodes from the API server's memory: those of a moment ago do, and the list may be long.
+func Nodes(ctx context.Context, shoot client.Reader) ([]*corev1.Node, error) {
+	var list corev1.NodeList
+	if err := shoot.List(ctx, &list, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}); err != nil {
+		return nil, fmt.Errorf("list the shoot's nodes: %w", err)
+	}
+	nodes := make([]*corev1.Node, len(list.Items))
+	for i := range list.Items {
+		nodes[i] = &list.Items[i]
+	}
+	return nodes, nil
+}
+
+// NewCheckServed asks an API server's discovery, which everybody may read.
+func NewCheckServed(config *rest.Config, through *http.Client) (CheckServed, error) {
+	d, err := discovery.NewDiscoveryClientForConfigAndClient(config, through)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, kind schema.GroupVersionKind) error {
+		if !strings.Contains(kind.Group, ".") || strings.HasSuffix(kind.Group, ".k8s.io") { // built in, and not to be removed
+			return nil
+		}
+		all := &metav1.APIResourceList{}
+		if err := d.RESTClient().Get().AbsPath("/apis", kind.Group, kind.Version).Do(ctx).Into(all); err != nil {
+			return fmt.Errorf("ask whether %s is served: %v", kind.Kind, err) //nolint:errorlint // wrapped, it would be taken for NotFound
+		}
+		switch is := resourceOf(all, kind.Kind); {
+		case is == nil:
+			return fmt.Errorf("the kind %s isn't served", kind.Kind)
+		case slices.Contains(is.Verbs, "delete") && !slices.Contains(is.Verbs, "create"):
+			// So the API server reports a kind whose definition was deleted, while its objects go.
+			return fmt.Errorf("the kind %s is being removed, with all its objects", kind.Kind)
+		}
+		return nil
+	}, nil
+}
+
+// mapper knows where the API server of one shoot serves those kinds that were asked for. All that a discovery tells, of which
+// checks need a few lines, would be hundreds of KiB for each shoot.
+type mapper struct {
+	// RESTMapper answers all other questions. Only then does it ask for everything.
+	meta.RESTMapper
+	discovery discovery.DiscoveryInterface
+
+	mu    sync.Mutex
+	known map[schema.GroupVersionKind]*meta.RESTMapping // needs mu
+}
+
+func newMapper(config *rest.Config, through *http.Client) (*mapper, error) {
+	rest, err := apiutil.NewDynamicRESTMapper(config, through)
+	if err != nil {
+		return nil, err
+	}
+	d, err := discovery.NewDiscoveryClientForConfigAndClient(config, through)
+	if err != nil {
+		return nil, err
+	}
+	return &mapper{RESTMapper: rest, discovery: d, known: map[schema.GroupVersionKind]*meta.RESTMapping{}}, nil
+}
+
+// RESTMapping asks for the group and version of a kind, once for each. That it isn't served may change, and is asked again.
+func (m *mapper) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	if len(versions) != 1 {
+		return m.RESTMapper.RESTMapping(kind, versions...)
+	}
+	of := kind.WithVersion(versions[0])
+	m.mu.Lock()
+	known := m.known[of]
+	m.mu.Unlock()
+	if known != nil {
+		return known, nil
+	}
+	found, err := m.find(of)
+	if err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.known[of] = found
+	return found, nil
+}
+
+func (m *mapper) find(kind schema.GroupVersionKind) (*meta.RESTMapping, error) {
+	all, err := m.discovery.ServerResourcesForGroupVersion(kind.GroupVersion().String())
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("ask where %s is served: %w", kind.Kind, err)
+	}
+	var is *metav1.APIResource
+	if err == nil {
+		is = resourceOf(all, kind.Kind)
+	}
+	if is == nil {
+		return nil, &meta.NoKindMatchError{GroupKind: kind.GroupKind(), SearchedVersions: []string{kind.Version}}
+	}
+	mapping := &meta.RESTMapping{Resource: kind.GroupVersion().WithResource(strings.Clone(is.Name)), GroupVersionKind: kind, Scope: meta.RESTScopeRoot}
+	if is.Namespaced {
+		mapping.Scope = meta.RESTScopeNamespace
+	}
+	return mapping, nil
+}

@@ -1,0 +1,152 @@
+package xds
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	. "github.com/onsi/gomega"
+
+	"github.com/resourcestack/autohealer/e2e/xdsclient"
+)
+
+// tell has one replica learn what another one reports, as it is written.
+func tell(t *testing.T, to *world, from ...*world) {
+	t.Helper()
+	var all []Report
+	for _, w := range from {
+		text, err := json.Marshal(w.server.Report())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var r Report
+		if err := json.Unmarshal(text, &r); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, r)
+	}
+	to.server.Learn(all, time.Now(), true)
+}
+
+func TestWhatIsConnectedToAnotherReplicaCounts(t *testing.T) {
+	g := NewWithT(t)
+	leader, follower := start(t, Options{}), start(t, Options{})
+	for _, w := range []*world{leader, follower} {
+		w.serve("shop/web/80", 5, 1001)
+		w.serve("post/web/80", 5, 1001)
+		w.set()
+	}
+	together := func(names ...string) func() [2]int {
+		return func() [2]int {
+			tell(t, leader, follower)
+			connected, acked := leader.server.Together(names)
+			return [2]int{connected, acked}
+		}
+	}
+	g.Expect(together("shop/web/80")()).To(Equal([2]int{0, 0}))
+	follower.connect(xdsclient.Options{})
+	g.Eventually(together("shop/web/80"), "5s").Should(Equal([2]int{1, 1}))
+	leader.connect(xdsclient.Options{})
+	g.Eventually(together("shop/web/80"), "5s").Should(Equal([2]int{2, 2}))
+	g.Expect(leader.server.Connected("shop")).To(Equal(map[string]int{"": 2}))
+
+	leader.serve("shop/web/80", 6, 1001)
+	leader.set()
+	g.Eventually(func() [2]int {
+		leader.server.Learn(nil, time.Now(), true)
+		connected, acked := leader.server.Together([]string{"shop/web/80"})
+		return [2]int{connected, acked}
+	}, "5s").Should(Equal([2]int{1, 1}), "the leader's own has it")
+	g.Expect(together("shop/web/80")()).To(Equal([2]int{2, 1}), "the other replica serves what was before")
+	g.Expect(together("post/web/80")()).To(Equal([2]int{2, 2}), "of another namespace it serves the same")
+	follower.serve("shop/web/80", 6, 1001)
+	follower.set()
+	g.Eventually(together("shop/web/80"), "5s").Should(Equal([2]int{2, 2}))
+
+	follower.connect(xdsclient.Options{Mute: true})
+	g.Eventually(together("shop/web/80"), "5s").Should(Equal([2]int{3, 2}))
+	g.Expect(together("gone/web/80")()).To(Equal([2]int{0, 0}))
+	leader.server.Learn(nil, time.Now(), true)
+	connected, acked := leader.server.Together([]string{"shop/web/80"})
+	g.Expect([]int{connected, acked}).To(Equal([]int{1, 1}), "the other replica is gone")
+}
+
+func TestWhatIsRefusedAtAnotherReplicaIsTold(t *testing.T) {
+	g := NewWithT(t)
+	leader, follower := start(t, Options{}), start(t, Options{})
+	for _, w := range []*world{leader, follower} {
+		for i := range 30 {
+			w.serve(fmt.Sprintf("shop/web-%02d/80", i), 5, 1001)
+		}
+		w.serve("post/web/80", 5, 1001)
+		w.set()
+	}
+	bad := func(name string) func(*clusterv3.Cluster) string {
+		return func(c *clusterv3.Cluster) string {
+			if name == "all" || c.GetName() == name {
+				return name + ": no"
+			}
+			return ""
+		}
+	}
+	follower.connect(xdsclient.Options{Reject: bad("shop/web-07/80")})
+	told := func(name string) func() Proxies {
+		return func() Proxies { tell(t, leader, follower); return proxies(leader.server, name) }
+	}
+	refused := Proxies{Connected: 1, Rejections: []Rejection{{Message: "shop/web-07/80: no"}}}
+	g.Eventually(told("shop/web-07/80"), "5s").Should(Equal(refused))
+	g.Expect(told("shop/web-08/80")()).To(Equal(Proxies{Connected: 1, Acked: 1}), "which it accepted")
+
+	all := follower.connect(xdsclient.Options{Reject: bad("all")})
+	g.Eventually(func() map[string][]Rejection { return follower.server.Report().Rejections }, "5s").Should(HaveLen(maxNamed))
+	g.Expect(told("shop/web-08/80")()).To(HaveField("Acked", 0), "more is refused than there is room to say")
+	g.Expect(all.Err()).NotTo(HaveOccurred())
+}
+
+func TestIdentitiesOfAnotherReplicaCountForWhatTheySee(t *testing.T) {
+	g := NewWithT(t)
+	leader, _, _ := startTLS(t)
+	follower, ca, _ := startTLS(t)
+	follower.connectAs(ca.client(t, tenant), xdsclient.Options{})
+	together := func(names ...string) func() [2]int {
+		return func() [2]int {
+			tell(t, leader, follower)
+			connected, acked := leader.server.Together(names)
+			return [2]int{connected, acked}
+		}
+	}
+	g.Eventually(together("tenant/web/80", "shop/web/80"), "5s").Should(Equal([2]int{1, 1}))
+	g.Expect(together("shop/web/80")()).To(Equal([2]int{0, 0}), "which it may not see")
+	g.Expect(leader.server.Connected("tenant")).To(Equal(map[string]int{tenant: 1}))
+	g.Expect(leader.server.Connected("shop")).To(BeEmpty())
+	g.Expect(follower.server.Report().Content).To(HaveLen(1), "nobody is there who sees the other")
+}
+
+func TestTheDigestFollowsWhatIsServed(t *testing.T) {
+	g, w := NewWithT(t), start(t, Options{MaxRemovalPercent: 100})
+	digests := func() map[string]uint64 {
+		w.set()
+		all := map[string]uint64{}
+		for namespace, digest := range w.server.book.digests {
+			all[namespace] = digest
+		}
+		return all
+	}
+	w.serve("shop/web/80", 5, 1001)
+	first := digests()
+	w.serve("shop/mail/25", 5, 1001)
+	g.Expect(digests()).NotTo(Equal(first))
+	w.serve("shop/web/80", 5, 1002)
+	w.serve("shop/web/80", 6, 1002)
+	w.serve("shop/mail/25", 7, 1001)
+	g.Expect(digests()).NotTo(Equal(first))
+	w.serve("shop/web/80", 5, 1003)
+	delete(w.snapshot.Clusters, "shop/mail/25")
+	w.set("shop/mail/25")
+	g.Expect(digests()).To(Equal(first), "endpoints are none of it")
+	delete(w.snapshot.Clusters, "shop/web/80")
+	w.set("shop/web/80")
+	g.Expect(digests()).To(BeEmpty())
+}
