@@ -30,9 +30,10 @@ type gatewaysView struct {
 }
 
 // showGateways gives a view to who writes statuses.
-func (p *Publisher) showGateways(view *gatewaysView) {
+func (p *Publisher) showGateways(view *gatewaysView, by *picture) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.patched = by
 	if p.gateways == nil || !reflect.DeepEqual(*p.gateways, *view) {
 		p.gateways = view
 		p.enqueueAll()
@@ -95,17 +96,35 @@ func takenOf(clusters []outlier.Patched) (holds int, c metav1.Condition) {
 	return holds, c
 }
 
+// trouble is why what is wanted of a Gateway isn't written.
+func (v *gatewaysView) trouble(gateway types.NamespacedName) (reason, message string) {
+	trouble := v.troubles[gateway]
+	if apierrors.IsForbidden(trouble) {
+		return v1alpha1.ReasonMayNotPatch, fmt.Sprintf("Autohealer may not write EnvoyPatchPolicies in namespace %s; who runs the Gateway may let it: kubectl create rolebinding autohealer-envoy-patches -n %s "+
+			"--clusterrole=autohealer-envoy-patches --serviceaccount=AUTOHEALER-NAMESPACE:autohealer-manager", gateway.Namespace, gateway.Namespace)
+	}
+	return v1alpha1.ReasonPending, cut(fmt.Sprintf("The Gateway keeps what it has: %s.", trouble))
+}
+
+// troubleOf is why an EnvoyPatchPolicy, by namespace/name, isn't written; "" when nothing is known to be in the way.
+func (p *Publisher) troubleOf(name string) (message string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for gateway := range p.gateways.troubles {
+		if gateway.Namespace+"/"+outlier.PatchesName(gateway.Name) == name {
+			_, message = p.gateways.trouble(gateway)
+		}
+	}
+	return message
+}
+
 // programmed is what became of a Gateway's EnvoyPatchPolicy.
 func (v *gatewaysView) programmed(gateway types.NamespacedName, holds int) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionProgrammed, Status: metav1.ConditionFalse}
-	trouble, said := v.troubles[gateway], v.verdicts[gateway]
+	said := v.verdicts[gateway]
 	switch {
-	case apierrors.IsForbidden(trouble):
-		c.Reason = v1alpha1.ReasonMayNotPatch
-		c.Message = fmt.Sprintf("Autohealer may not write EnvoyPatchPolicies in namespace %s; who runs the Gateway may let it: kubectl create rolebinding autohealer-envoy-patches -n %s "+
-			"--clusterrole=autohealer-envoy-patches --serviceaccount=AUTOHEALER-NAMESPACE:autohealer-manager", gateway.Namespace, gateway.Namespace)
-	case trouble != nil:
-		c.Reason, c.Message = v1alpha1.ReasonPending, cut(fmt.Sprintf("The Gateway keeps what it has: %s.", trouble))
+	case v.troubles[gateway] != nil:
+		c.Reason, c.Message = v.trouble(gateway)
 	case holds == 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonNoClusters, "It holds for no cluster of the Gateway, so there is nothing to patch."
 	case said.Reason == "":

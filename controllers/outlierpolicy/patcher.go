@@ -99,7 +99,7 @@ func (p *patcher) patch(ctx context.Context) error {
 		}
 	}
 	view.clusters = by
-	p.showGateways(view)
+	p.showGateways(view, pic)
 	return failed
 }
 

@@ -65,6 +65,8 @@ type Publisher struct {
 	recorded map[outlier.Key]outlier.Protocol
 	last     *picture
 	gateways *gatewaysView
+	// patched is the picture by which Gateways were patched last.
+	patched *picture
 }
 
 // NewPublisher makes one that has published nothing yet, and follows the rules.

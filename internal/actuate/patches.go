@@ -7,13 +7,14 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -28,9 +29,9 @@ var ErrForeign = errors.New("it is none of Autohealer's")
 // EnvoyPatches keeps an EnvoyPatchPolicy beside each Gateway that may be patched. The object is all Autohealer's, and records for whom each of its
 // patches is.
 type EnvoyPatches struct {
-	// Reader may be a cache: what is written fails where it is no longer what was read.
-	Reader client.Reader
-	Writer client.Writer
+	// Reader may be a cache: what is written fails where it is no longer what was read. Live is the API server.
+	Reader, Live client.Reader
+	Writer       client.Writer
 	// Current confirms policies that something new is patched for.
 	Current AllCurrent
 	// Leads says whether this replica surely leads.
@@ -66,27 +67,74 @@ func (e *EnvoyPatches) Apply(ctx context.Context, g GatewayPatches) (held map[st
 	if e.Leads != nil && !e.Leads() {
 		return nil, fmt.Errorf("patch Gateway %s: this replica no longer surely leads: %w", g.Gateway, ErrStale)
 	}
-	if err := e.write(ctx, g, stored, next); err != nil {
+	news := next.New(before)
+	err = e.claim(ctx, news)
+	if err == nil {
+		err = e.write(ctx, g, stored, next)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("patch Gateway %s: %w", g.Gateway, err)
 	}
-	for p, clusters := range next.New(before) {
-		e.record(g, p, clusters)
+	for p, clusters := range news {
+		e.record(g, p, Act{Verb: "Patch", Reason: v1alpha1.ReasonProgrammed, RuleSet: g.Admitted[p.UID].RuleSetHash()}, clusters)
+	}
+	for p, clusters := range next.Gone(before) {
+		e.record(g, p, Act{Verb: "Unpatch", Reason: "NoLongerPatched"}, clusters)
 	}
 	return held, nil
 }
 
-// patchesKind is Envoy Gateway's.
-var patchesKind = outlier.PatchPolicyKind.WithVersion("v1alpha1")
+// claim gives policies the finalizer for which something new is patched: they go once that is undone.
+func (e *EnvoyPatches) claim(ctx context.Context, news map[outlier.PatchedFor][]string) error {
+	for p := range news {
+		err := retry.RetryOnConflict(retry.DefaultRetry, func() error { // its status is written at the same time
+			var op v1alpha1.OutlierPolicy
+			if err := e.Live.Get(ctx, types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, &op); err != nil {
+				return err
+			}
+			if op.UID != p.UID || op.DeletionTimestamp != nil {
+				return fmt.Errorf("OutlierPolicy %s/%s is being deleted: %w", p.Namespace, p.Name, ErrStale)
+			}
+			return kube.SetFinalizer(ctx, e.Writer, &op, v1alpha1.FinalizerUndo, true)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
-// PatchesName is the name of the EnvoyPatchPolicy of a Gateway.
-func PatchesName(gateway string) string { return "autohealer." + gateway }
+// PatchedFor gives the EnvoyPatchPolicies that patch something for a policy, by the API server's word.
+func (e *EnvoyPatches) PatchedFor(ctx context.Context, policy types.UID) (names []types.NamespacedName, err error) {
+	all := &metav1.PartialObjectMetadataList{}
+	all.SetGroupVersionKind(PatchesKind.GroupVersion().WithKind(PatchesKind.Kind + "List"))
+	if err := e.Live.List(ctx, all); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("list EnvoyPatchPolicies: %w", err)
+	}
+	for i := range all.Items {
+		name, record := client.ObjectKeyFromObject(&all.Items[i]), all.Items[i].Annotations[v1alpha1.AnnotationPatchedFor]
+		if _, ours := outlier.PatchedGateway(name); ours && strings.Contains(record, string(policy)) { // also in one that can't be read
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// PatchesKind is Envoy Gateway's.
+var PatchesKind = outlier.PatchPolicyKind.WithVersion("v1alpha1")
+
+// Stored is what a Gateway's clusters have by an EnvoyPatchPolicy of Autohealer's.
+func (e *EnvoyPatches) Stored(ctx context.Context, gateway types.NamespacedName) (outlier.PatchSet, error) {
+	_, set, err := e.read(ctx, gateway)
+	return set, err
+}
 
 // read gives what is stored for a Gateway, without a UID where nothing is.
 func (e *EnvoyPatches) read(ctx context.Context, gateway types.NamespacedName) (*unstructured.Unstructured, outlier.PatchSet, error) {
 	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(patchesKind)
+	u.SetGroupVersionKind(PatchesKind)
 	u.SetNamespace(gateway.Namespace)
-	u.SetName(PatchesName(gateway.Name))
+	u.SetName(outlier.PatchesName(gateway.Name))
 	key := client.ObjectKeyFromObject(u)
 	err := e.Reader.Get(ctx, key, u)
 	if apierrors.IsNotFound(err) {
@@ -179,19 +227,18 @@ func patchObject(g GatewayPatches, stored *unstructured.Unstructured, next outli
 	labels["app.kubernetes.io/managed-by"] = "autohealer"
 	u.SetAnnotations(annotations)
 	u.SetLabels(labels)
-	u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "gateway.networking.k8s.io/v1", Kind: "Gateway", Name: g.Gateway.Name, UID: g.GatewayUID}})
+	if g.GatewayUID != "" { // else it is gone, and a freeze keeps what it had
+		u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "gateway.networking.k8s.io/v1", Kind: "Gateway", Name: g.Gateway.Name, UID: g.GatewayUID}})
+	}
 	u.Object["spec"] = next.Spec(g.Gateway.Name)
 	return u, nil
 }
 
-// record writes the audit line of one policy that is patched for.
-func (e *EnvoyPatches) record(g GatewayPatches, p outlier.PatchedFor, clusters []string) {
+// record writes the audit line of an act for one policy.
+func (e *EnvoyPatches) record(g GatewayPatches, p outlier.PatchedFor, act Act, clusters []string) {
 	const samples = 5
 	slices.Sort(clusters)
-	v := g.Admitted[p.UID]
-	Act{
-		Verb: "Patch", Reason: v1alpha1.ReasonProgrammed,
-		PolicyKind: "OutlierPolicy", Policy: types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, PolicyUID: p.UID, PolicyGeneration: p.Generation, RuleSet: v.RuleSetHash(),
-		TargetKind: "Gateway", Target: g.Gateway, TargetUID: g.GatewayUID, Part: strings.Join(clusters[:min(samples, len(clusters))], ","), Trigger: time.Time{},
-	}.record(e.Acts, "Patched how a Gateway's clusters detect outliers", "clusters", len(clusters))
+	act.PolicyKind, act.Policy, act.PolicyUID, act.PolicyGeneration = "OutlierPolicy", types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, p.UID, p.Generation
+	act.TargetKind, act.Target, act.TargetUID, act.Part = "Gateway", g.Gateway, g.GatewayUID, strings.Join(clusters[:min(samples, len(clusters))], ",")
+	act.record(e.Acts, "Patched how a Gateway's clusters detect outliers", "clusters", len(clusters))
 }

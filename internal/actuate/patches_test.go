@@ -3,11 +3,15 @@ package actuate
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -32,7 +36,12 @@ type patcher struct {
 func newPatcher(t *testing.T, objects ...client.Object) *patcher {
 	p := &patcher{t: t}
 	scheme := runtime.NewScheme()
-	scheme.AddKnownTypeWithName(patchesKind, &unstructured.Unstructured{})
+	scheme.AddKnownTypeWithName(PatchesKind, &unstructured.Unstructured{})
+	scheme.AddKnownTypeWithName(PatchesKind.GroupVersion().WithKind("EnvoyPatchPolicyList"), &unstructured.UnstructuredList{})
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	objects = append(objects, &v1alpha1.OutlierPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u1"}})
 	p.client = interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(), interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, object client.Object, o ...client.CreateOption) error {
 			p.writes++
@@ -44,7 +53,7 @@ func newPatcher(t *testing.T, objects ...client.Object) *patcher {
 			return c.Update(ctx, object, o...)
 		},
 	})
-	p.EnvoyPatches = EnvoyPatches{Reader: p.client, Writer: p.client, Current: current{nil}, Acts: logr.Discard()}
+	p.EnvoyPatches = EnvoyPatches{Reader: p.client, Live: p.client, Writer: p.client, Current: current{nil}, Acts: logr.Discard()}
 	return p
 }
 
@@ -87,7 +96,7 @@ func TestAGatewayIsPatchedOnceAndUndone(t *testing.T) {
 		t.Fatalf("%d clusters by %d writes", len(got), p.writes)
 	}
 	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(patchesKind)
+	u.SetGroupVersionKind(PatchesKind)
 	if err := p.client.Get(t.Context(), types.NamespacedName{Namespace: "edge", Name: "autohealer.web"}, u); err != nil {
 		t.Fatal(err)
 	}
@@ -100,6 +109,90 @@ func TestAGatewayIsPatchedOnceAndUndone(t *testing.T) {
 	}
 	if err := p.client.Get(t.Context(), client.ObjectKeyFromObject(u), u); !apierrors.IsNotFound(err) {
 		t.Errorf("it is still there: %v", err)
+	}
+}
+
+// policy is the stored one that is patched for.
+func (p *patcher) policy() (op v1alpha1.OutlierPolicy) {
+	p.t.Helper()
+	if err := p.client.Get(p.t.Context(), types.NamespacedName{Namespace: "shop", Name: "web"}, &op); err != nil {
+		p.t.Fatal(err)
+	}
+	return op
+}
+
+func TestAPolicyHasTheFinalizerBeforeSomethingIsPatchedForIt(t *testing.T) {
+	policy, admitted := admittedOutlier(t, v1alpha1.Enforce)
+	p := newPatcher(t)
+	g := wants(t, policy, admitted)
+	g.State = lifecycle.Paused
+	if _, err := p.apply(g); err != nil || len(p.policy().Finalizers) > 0 {
+		t.Fatalf("nothing was patched: %v, %v", p.policy().Finalizers, err)
+	}
+	g.State = lifecycle.Active
+	if _, err := p.apply(g); err != nil || !slices.Equal(p.policy().Finalizers, []string{"autohealer.resourcestack.com/undo"}) {
+		t.Fatalf("%v, %v", p.policy().Finalizers, err)
+	}
+	names, err := p.PatchedFor(t.Context(), policy.UID)
+	if diff := cmp.Diff([]types.NamespacedName{{Namespace: "edge", Name: "autohealer.web"}}, names); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	if names, err = p.PatchedFor(t.Context(), "another"); len(names) > 0 || err != nil {
+		t.Error(names, err)
+	}
+}
+
+func TestTheTrailHasPatchesAndTheirUndo(t *testing.T) {
+	policy, admitted := admittedOutlier(t, v1alpha1.Enforce)
+	p := newPatcher(t)
+	var lines []string
+	p.Acts = funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
+	for _, g := range []GatewayPatches{wants(t, policy, admitted), wants(t, policy, admitted), {Gateway: web, State: lifecycle.Active}} {
+		if _, err := p.apply(g); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(lines) != 2 || !strings.Contains(lines[0], `"verb"="Patch" "reason"="Programmed"`) || !strings.Contains(lines[1], `"verb"="Unpatch" "reason"="NoLongerPatched"`) {
+		t.Errorf("%q", lines)
+	}
+}
+
+func TestNothingIsPatchedForAPolicyThatGoes(t *testing.T) {
+	policy, admitted := admittedOutlier(t, v1alpha1.Enforce)
+	for name, change := range map[string]func(context.Context, client.Client, *v1alpha1.OutlierPolicy) error{
+		"it is gone": func(ctx context.Context, c client.Client, op *v1alpha1.OutlierPolicy) error { return c.Delete(ctx, op) },
+		"it is being deleted": func(ctx context.Context, c client.Client, op *v1alpha1.OutlierPolicy) error {
+			op.Finalizers = []string{"example.com/keep"}
+			return errors.Join(c.Update(ctx, op), c.Delete(ctx, op))
+		},
+		"another one has its name": func(ctx context.Context, c client.Client, op *v1alpha1.OutlierPolicy) error {
+			op.UID = "u2"
+			return c.Update(ctx, op)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPatcher(t)
+			op := p.policy()
+			if err := change(t.Context(), p.client, &op); err != nil {
+				t.Fatal(err)
+			}
+			p.writes = 0
+			if _, err := p.apply(wants(t, policy, admitted)); err == nil || p.stored() != nil {
+				t.Errorf("patched %v: %v", p.stored(), err)
+			}
+		})
+	}
+}
+
+// A freeze keeps what the Gateway had that is gone, and nobody writes an owner without a UID.
+func TestWhatAGoneGatewayHadStaysAsItIsWhileFrozen(t *testing.T) {
+	policy, admitted := admittedOutlier(t, v1alpha1.Enforce)
+	p := newPatcher(t)
+	if _, err := p.apply(wants(t, policy, admitted)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.apply(GatewayPatches{Gateway: web, State: lifecycle.Frozen}); err != nil || p.writes != 1 {
+		t.Errorf("%d writes: %v", p.writes, err)
 	}
 }
 
@@ -175,7 +268,7 @@ func TestWhatIsPatchedStaysWhileItIsInDoubt(t *testing.T) {
 func TestWhatIsSomebodyElsesIsLeftAlone(t *testing.T) {
 	policy, admitted := admittedOutlier(t, v1alpha1.Enforce)
 	foreign := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"type": "JSONPatch"}}}
-	foreign.SetGroupVersionKind(patchesKind)
+	foreign.SetGroupVersionKind(PatchesKind)
 	foreign.SetNamespace("edge")
 	foreign.SetName("autohealer.web")
 	p := newPatcher(t, foreign)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/config"
+	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/cli/check"
 	"github.com/resourcestack/autohealer/internal/cli/undo"
 	"github.com/resourcestack/autohealer/internal/kinds"
@@ -212,6 +213,10 @@ func (u *Uninstaller) needed(s *Survey) []right {
 		}
 	}
 	for _, r := range s.Undo {
+		if r.Object.Kind == actuate.PatchesKind {
+			need(r.Object.Kind, "", r.Object.Key.Namespace, "get", "delete")
+			continue
+		}
 		need(r.Object.Kind, "", r.Object.Key.Namespace, "get", "patch")
 		switch {
 		case r.Object.Kind.Kind == "Node":

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -13,6 +14,15 @@ import (
 
 // clusterType is how an EnvoyPatchPolicy names clusters.
 const clusterType = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+
+// PatchesName is the name of a Gateway's EnvoyPatchPolicy.
+func PatchesName(gateway string) string { return "autohealer." + gateway }
+
+// PatchedGateway is the Gateway that an EnvoyPatchPolicy is for; ok is false for a name that Autohealer gives none.
+func PatchedGateway(name types.NamespacedName) (gateway types.NamespacedName, ok bool) {
+	of, ok := strings.CutPrefix(name.Name, PatchesName(""))
+	return types.NamespacedName{Namespace: name.Namespace, Name: of}, ok
+}
 
 // PatchSet is what a Gateway's EnvoyPatchPolicy says of clusters, by their names.
 type PatchSet map[string]ClusterPatch
@@ -137,6 +147,20 @@ func (s PatchSet) New(before PatchSet) map[PatchedFor][]string {
 		}
 	}
 	return news
+}
+
+// Gone are the clusters that have nothing any more, by each policy that it was for.
+func (s PatchSet) Gone(before PatchSet) map[PatchedFor][]string {
+	gone := map[PatchedFor][]string{}
+	for name, patch := range before {
+		if _, is := s[name]; is {
+			continue
+		}
+		for _, p := range patch.For {
+			gone[p] = append(gone[p], name)
+		}
+	}
+	return gone
 }
 
 func sameUIDs(a, b []PatchedFor) bool {

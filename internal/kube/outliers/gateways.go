@@ -36,7 +36,7 @@ func (i *Informers) Gateways(ctx context.Context) (g Gateways, err error) {
 		return g, nil
 	}
 	g = Gateways{UIDs: map[types.NamespacedName]types.UID{}, Verdicts: map[types.NamespacedName]metav1.Condition{}, Unread: i.unread()}
-	patched, unreadable := map[types.NamespacedName]bool{}, []error{}
+	var unreadable []error
 	note := func(err error) {
 		if err != nil {
 			unreadable = append(unreadable, err)
@@ -44,10 +44,9 @@ func (i *Informers) Gateways(ctx context.Context) (g Gateways, err error) {
 	}
 	note(i.each(ctx, outlier.PatchPolicyKind, "", func(object map[string]any) {
 		u := unstructured.Unstructured{Object: object}
-		target, _, _ := unstructured.NestedString(object, "spec", "targetRef", "name")
-		if _, ours := u.GetAnnotations()[v1alpha1.AnnotationPatchedFor]; ours {
-			gateway := types.NamespacedName{Namespace: u.GetNamespace(), Name: target}
-			patched[gateway] = true
+		_, ours := u.GetAnnotations()[v1alpha1.AnnotationPatchedFor]
+		if gateway, named := outlier.PatchedGateway(types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}); ours && named {
+			g.UIDs[gateway] = "" // also of a Gateway that is gone, until it is found
 			said, err := outlier.ReadVerdict(object)
 			note(err)
 			if said != nil {
@@ -62,7 +61,7 @@ func (i *Informers) Gateways(ctx context.Context) (g Gateways, err error) {
 		if may {
 			g.World.Gateways = append(g.World.Gateways, gateway)
 		}
-		if may || patched[gateway.NamespacedName] {
+		if _, patched := g.UIDs[gateway.NamespacedName]; may || patched {
 			g.UIDs[gateway.NamespacedName] = u.GetUID()
 		}
 	}))
