@@ -43,6 +43,9 @@ func newDefinitions(watch func(name string) toolscache.SharedIndexInformer) defi
 // definitionOf is the name of a kind's definition.
 func definitionOf(kind schema.GroupKind) string {
 	plural, _ := meta.UnsafeGuessKindToResource(kind.WithVersion(""))
+	if kind == outlier.GatewayKind { // of which the guess would be gatewaies
+		plural.Resource = "gateways"
+	}
 	return plural.GroupResource().String()
 }
 
