@@ -110,7 +110,8 @@ OutlierPolicy.autohealer.resourcestack.com -A
 Pod -A
 Service -A
 StatefulSet.apps -A
-TCPRoute.gateway.networking.k8s.io -A`
+TCPRoute.gateway.networking.k8s.io -A
+TLSRoute.gateway.networking.k8s.io -A`
 
 // readOf is what one reads of the hosts of all Services, by cluster.
 func readOf(t *rapid.T, g *guard.Guard, policies []*v1alpha1.OutlierPolicy) map[string][]string {

@@ -34,7 +34,7 @@ kind: Gateway
 metadata: {name: web, namespace: %[1]s}
 spec:
   gatewayClassName: eg
-  listeners: [{name: http, protocol: HTTP, port: 8888}, {name: tcp, protocol: TCP, port: 8889}]
+  listeners: [{name: http, protocol: HTTP, port: 8888}, {name: tcp, protocol: TCP, port: 8889}, {name: tls, protocol: TLS, port: 8890, tls: {mode: Passthrough}}]
 ---
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
@@ -60,6 +60,11 @@ apiVersion: gateway.networking.k8s.io/v1
 kind: TCPRoute
 metadata: {name: bytes, namespace: %[1]s}
 spec: {parentRefs: [{name: web, sectionName: tcp}], rules: [{backendRefs: [{name: web, port: 80}]}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: TLSRoute
+metadata: {name: sealed, namespace: %[1]s}
+spec: {parentRefs: [{name: web, sectionName: tls}], hostnames: [sealed.example.com], rules: [{backendRefs: [{name: web, port: 80}]}]}
 `
 
 // The names of clusters are Envoy Gateway's own business: this tells when they are others.
@@ -91,15 +96,16 @@ var _ = Describe("The clusters of a Gateway", func() {
 		patched := func() []outlier.Patched {
 			return outlier.NewIndex([]*outlier.Policy{policy}, nil, harness.Namespace).Patches(s.world(ctx))
 		}
-		Eventually(patched).Should(HaveLen(7), "all routes are taken")
+		Eventually(patched).Should(HaveLen(8), "all routes are taken")
 		wanted, err := outlier.NewPatchSet(patched())
 		Expect(err).NotTo(HaveOccurred())
 		clusters := slices.Sorted(maps.Keys(wanted))
 		Expect(clusters).To(Equal([]string{
 			"grpcroute/shapes/calls/rule/0", "httproute/shapes/shapes/rule/0", "httproute/shapes/shapes/rule/1", "httproute/shapes/shapes/rule/2/backend/0",
 			"httproute/shapes/shapes/rule/2/backend/1", "httproute/shapes/web/rule/0", "tcproute/shapes/bytes/rule/-1",
+			"tlsroute/shapes/sealed/rule/-1",
 		}))
-		hand := &actuate.EnvoyPatches{Reader: h.Client, Writer: h.Client, Current: &confirmed{}, Acts: logr.Discard()}
+		hand := &actuate.EnvoyPatches{Reader: h.Client, Live: h.Client, Writer: h.Client, Current: &confirmed{}, Acts: logr.Discard()}
 		held, err := hand.Apply(ctx, actuate.GatewayPatches{
 			Gateway: name, GatewayUID: gateway.GetUID(), Wanted: wanted, State: lifecycle.Active, Admitted: map[types.UID]actuate.AdmittedOutlier{op.UID: admitted},
 		})
@@ -132,7 +138,7 @@ func (s *site) world(ctx context.Context) outlier.PatchWorld {
 	w := outlier.PatchWorld{
 		Gateways: []outlier.Gateway{{NamespacedName: types.NamespacedName{Namespace: s.namespace, Name: "web"}}}, Services: map[types.NamespacedName]*corev1.Service{},
 	}
-	for kind, version := range map[string]string{"HTTPRoute": "v1", "GRPCRoute": "v1", "TCPRoute": "v1"} {
+	for kind, version := range map[string]string{"HTTPRoute": "v1", "GRPCRoute": "v1", "TCPRoute": "v1", "TLSRoute": "v1"} {
 		var list unstructured.UnstructuredList
 		list.SetGroupVersionKind(schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: version, Kind: kind + "List"})
 		Expect(h.Client.List(ctx, &list, client.InNamespace(s.namespace))).To(Succeed())

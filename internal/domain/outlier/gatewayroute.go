@@ -93,7 +93,7 @@ func ReadGatewayRoute(kind string, object map[string]any) (r GatewayRoute, err e
 // many as it has backends.
 func (r *GatewayRoute) addClusters(read *gatewayRoute) {
 	prefix := fmt.Sprintf("%s/%s/%s/rule/", strings.ToLower(r.Kind), r.Namespace, r.Name)
-	if r.Kind == kindTCPRoute {
+	if r.forBytes() {
 		var all RouteCluster
 		for _, rule := range read.Spec.Rules {
 			for _, b := range rule.BackendRefs {
