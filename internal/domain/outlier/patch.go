@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -148,24 +149,40 @@ func (p *Policy) alike(other *Policy) bool {
 	if p.Doubtful || other.Doubtful || p.Detects() != other.Detects() {
 		return false
 	}
-	return !p.Detects() || p.Settings.text() == other.Settings.text()
+	return !p.Detects() || p.text() == other.text()
 }
 
-// text is what Envoy is told of settings.
-func (s *Settings) text() string {
-	d, err := s.detectionFields()
+// text is what Envoy is told by a policy.
+func (p *Policy) text() string {
+	fields, err := p.clusterFields()
 	if err != nil {
 		panic(err) // a message of numbers and durations, which have an encoding
 	}
-	return fmt.Sprint(d, s.PanicThreshold)
+	return fmt.Sprint(fields)
 }
 
-// detectionFields are Envoy's outlier_detection as JSON has it, in types of unstructured content.
-func (s *Settings) detectionFields() (map[string]any, error) {
-	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(detection(s))
+// clusterFields are Envoy's fields of a cluster that detects outliers by a policy, by their JSON pointers, in types of unstructured content.
+func (p *Policy) clusterFields() (map[string]any, error) {
+	c, err := NewCluster(&Assignment{Policy: p})
 	if err != nil {
 		return nil, err
 	}
-	var fields map[string]any
-	return fields, json.Unmarshal(text, &fields) // of k8s.io, which keeps whole numbers
+	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(
+		&clusterv3.Cluster{OutlierDetection: c.OutlierDetection, CommonLbConfig: c.CommonLbConfig, ConnectTimeout: c.ConnectTimeout})
+	if err != nil {
+		return nil, err
+	}
+	fields := map[string]any{}
+	var read map[string]any
+	err = json.Unmarshal(text, &read) // of k8s.io, which keeps whole numbers
+	for name, value := range read {
+		if common, nested := value.(map[string]any); nested && name == "common_lb_config" { // where Envoy Gateway has fields of its own
+			for inner, value := range common {
+				fields["/"+name+"/"+inner] = value
+			}
+			continue
+		}
+		fields["/"+name] = value
+	}
+	return fields, err
 }

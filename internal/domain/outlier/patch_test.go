@@ -101,6 +101,10 @@ func TestPatchesAreForTheClustersOfTakenRoutes(t *testing.T) {
 			kind: "TCPRoute", route: fmt.Sprintf(one, "{name: s1, port: 80}"), policies: []*outlier.Policy{outlierPolicy(t, "shop", "p1", 3, s1)},
 			want: []string{"edge/web tcproute/shop/r/rule/-1: p1"},
 		},
+		"bytes of TLS": {
+			kind: "TLSRoute", route: fmt.Sprintf(one, "{name: s1, port: 80}"), policies: []*outlier.Policy{outlierPolicy(t, "shop", "p1", 3, s1)},
+			want: []string{"edge/web tlsroute/shop/r/rule/-1: p1"},
+		},
 		"the Service's policy comes before the route's, and that before the default": {
 			route:    "metadata: {namespace: shop, name: r}\nspec: {rules: [{backendRefs: [{name: s1, port: 80}]}, {backendRefs: [{name: s2, port: 80}]}]}\n" + taken,
 			policies: []*outlier.Policy{outlierPolicy(t, "shop", "p1", 3, s1), outlierPolicy(t, "shop", "r", 4, route), outlierPolicy(t, "shop", "default", 5)},
@@ -209,6 +213,7 @@ func TestAnEnvoyPatchPolicyHasAllSettings(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(`
 spec:
   panicThreshold: 20
+  connectTimeout: 250ms
   outlierDetection: {consecutiveServerErrors: 3, interval: 200ms, baseEjectionTime: 2s, maxEjectionTime: 4s, maxEjectionTimeJitter: 100ms,
     splitExternalLocalOriginErrors: true, consecutiveLocalOriginFailure: 4, maxEjectionPercent: 50, alwaysEjectOneHost: true}`), op); err != nil {
 		t.Fatal(err)
@@ -229,6 +234,25 @@ spec:
 - name: httproute/shop/r/rule/0
   operation:
     op: add
+    path: /common_lb_config/healthy_panic_threshold
+    value:
+      value: 20
+  type: type.googleapis.com/envoy.config.cluster.v3.Cluster
+- name: httproute/shop/r/rule/0
+  operation:
+    op: add
+    path: /common_lb_config/update_merge_window
+    value: 0s
+  type: type.googleapis.com/envoy.config.cluster.v3.Cluster
+- name: httproute/shop/r/rule/0
+  operation:
+    op: add
+    path: /connect_timeout
+    value: 0.250s
+  type: type.googleapis.com/envoy.config.cluster.v3.Cluster
+- name: httproute/shop/r/rule/0
+  operation:
+    op: add
     path: /outlier_detection
     value:
       always_eject_one_host: true
@@ -244,13 +268,6 @@ spec:
       max_ejection_time: 4s
       max_ejection_time_jitter: 0.100s
       split_external_local_origin_errors: true
-  type: type.googleapis.com/envoy.config.cluster.v3.Cluster
-- name: httproute/shop/r/rule/0
-  operation:
-    op: add
-    path: /common_lb_config/healthy_panic_threshold
-    value:
-      value: 20
   type: type.googleapis.com/envoy.config.cluster.v3.Cluster
 targetRef:
   group: gateway.networking.k8s.io

@@ -53,15 +53,14 @@ func NewPatchSet(clusters []Patched) (PatchSet, error) {
 		if !c.Detects() {
 			continue
 		}
-		s := &c.Policies[0].Settings
-		detection, err := s.detectionFields()
+		fields, err := c.Policies[0].clusterFields()
 		if err != nil {
 			return nil, fmt.Errorf("cluster %s: %w", c.Cluster, err)
 		}
-		patch := ClusterPatch{Observes: s.Observe, operations: []any{
-			patchOf(c.Cluster, "/outlier_detection", detection),
-			patchOf(c.Cluster, "/common_lb_config/healthy_panic_threshold", map[string]any{"value": int64(s.PanicThreshold)}),
-		}}
+		patch := ClusterPatch{Observes: c.Policies[0].Settings.Observe}
+		for _, path := range slices.Sorted(maps.Keys(fields)) {
+			patch.operations = append(patch.operations, patchOf(c.Cluster, path, fields[path]))
+		}
 		for _, p := range c.Policies {
 			patch.For = append(patch.For, PatchedFor{p.Namespace, p.Name, p.UID, p.Generation})
 		}

@@ -99,3 +99,31 @@ func TestWhatIsPatchedWhileSomethingIsHeldBack(t *testing.T) {
 		})
 	}
 }
+
+// A thousand clusters with long names fit: a record into what annotations have room for, which is 256 KiB, and the whole into etcd's 1.5 MiB.
+func TestAThousandClustersFitIntoOneObject(t *testing.T) {
+	policy := outlierPolicy(t, "a-namespace-of-a-team", "a-policy-with-a-name", 3)
+	policy.UID = "11111111-2222-3333-4444-555555555555"
+	var clusters []outlier.Patched
+	for i := range 1000 {
+		clusters = append(clusters, outlier.Patched{
+			Cluster: fmt.Sprintf("httproute/a-namespace-of-a-team/a-route-with-a-name-%d/rule/10", i), Policies: []*outlier.Policy{policy},
+		})
+	}
+	set, err := outlier.NewPatchSet(clusters)
+	if err != nil {
+		t.Fatal(err)
+	}
+	record, err := set.Record()
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := json.Marshal(set.Spec("web"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("record %d KiB, spec %d KiB", len(record)/1024, len(spec)/1024)
+	if len(record) > 256<<10 || len(record)+len(spec) > 3<<19 {
+		t.Errorf("%d bytes of record, %d of spec", len(record), len(spec))
+	}
+}
