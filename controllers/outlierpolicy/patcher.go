@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -43,8 +44,12 @@ func (p *patcher) Start(ctx context.Context) error {
 	for {
 		again = nil
 		if err := p.patch(ctx); err != nil {
-			if problem != err.Error() { // which would else be told each time
-				log.FromContext(ctx).Info("Gateways keep the EnvoyPatchPolicies that they have, looking again", "reason", err.Error())
+			switch logger := log.FromContext(ctx); {
+			case problem == err.Error(): // which would else be told each time
+			case apierrors.IsConflict(err): // Envoy Gateway's word on it has just been written
+				logger.V(1).Info("What Gateways have changed since it was read, looking again", "conflict", err.Error())
+			default:
+				logger.Info("Gateways keep the EnvoyPatchPolicies that they have, looking again", "reason", err.Error())
 			}
 			problem, again = err.Error(), p.Clock.After(patchAgain)
 		} else {

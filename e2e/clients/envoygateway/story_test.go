@@ -10,9 +10,11 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/e2e/envoy"
 	"github.com/resourcestack/autohealer/e2e/harness"
 )
@@ -43,9 +45,23 @@ spec:
 `, s.namespace, errors))
 }
 
-func (s *site) delete(ctx context.Context, kind string) {
+// stands is how the OutlierPolicy stands with the site's Gateway: a condition's status, reason and message.
+func (s *site) stands(ctx context.Context, conditionType string) func() (string, error) {
+	return func() (string, error) {
+		var op v1alpha1.OutlierPolicy
+		err := h.Client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: "web"}, &op)
+		for _, a := range op.Status.Ancestors {
+			if c := meta.FindStatusCondition(a.Conditions, conditionType); a.AncestorRef.Kind == "Gateway" && c != nil {
+				return string(c.Status) + " " + c.Reason + " " + c.Message, nil
+			}
+		}
+		return "", err
+	}
+}
+
+func (s *site) delete(ctx context.Context, kind string, flags ...string) {
 	GinkgoHelper()
-	_, err := h.Kubectl(ctx, "delete", kind, "web", "-n", s.namespace)
+	_, err := h.Kubectl(ctx, append([]string{"delete", kind, "web", "-n", s.namespace}, flags...)...)
 	Expect(err).NotTo(HaveOccurred())
 }
 
@@ -71,6 +87,7 @@ var _ = Describe("An OutlierPolicy beside Envoy Gateway", func() {
 		s.may(ctx)
 		Eventually(ctx, verdict(ctx, s.namespace, written, "Programmed")).Should(Equal("True Programmed"))
 		Eventually(threshold(e, s.cluster())).Should(Equal(3))
+		Eventually(s.stands(ctx, "Programmed")).Should(HavePrefix("True Programmed"))
 
 		By("ejecting the backend that fails, and taking it back")
 		s.backends[1].Answer(500)
@@ -85,7 +102,7 @@ var _ = Describe("An OutlierPolicy beside Envoy Gateway", func() {
 			GinkgoHelper()
 			began := time.Now()
 			change()
-			Eventually(threshold(e, cluster)).WithPolling(time.Millisecond).Should(Equal(want))
+			Eventually(threshold(e, cluster)).WithTimeout(2 * harness.Within).WithPolling(time.Millisecond).Should(Equal(want)) // where a cluster changes twice it waits twice
 			latencies[what] = time.Since(began).Round(time.Millisecond)
 		}
 		measure("a policy's edit", func() { s.detect(ctx, 4) }, s.cluster(), 4)
@@ -106,11 +123,28 @@ spec:
 `, s.namespace))
 		}, s.cluster(), 9)
 		Eventually(s.unwritten(ctx)).Should(BeTrue())
+		Eventually(s.stands(ctx, "Accepted")).Should(HavePrefix("False Conflicted It holds for 0 of 2 clusters of the Gateway: BackendTrafficPolicy " + s.namespace + "/web says how"))
 		measure("and that is deleted", func() { s.delete(ctx, "backendtrafficpolicy") }, s.cluster(), 4)
-		measure("the policy is deleted", func() { s.delete(ctx, "outlierpolicy") }, s.cluster(), 0)
-		Eventually(s.unwritten(ctx)).Should(BeTrue())
+		measure("the policy is deleted", func() {
+			s.delete(ctx, "outlierpolicy")
+			Expect(s.unwritten(ctx)()).To(BeTrue(), "it is gone only once that is undone")
+		}, s.cluster(), 0)
 		AddReportEntry("from a kubectl that changes something until Envoy runs with it", latencies)
 	}, NodeTimeout(6*harness.Within))
+
+	It("is taken when Envoy Gateway comes back", func(ctx SpecContext) {
+		s := newSite(ctx, "away", 2)
+		s.may(ctx)
+		s.detect(ctx, 3)
+		e := s.proxy(ctx)
+		Eventually(threshold(e, s.cluster())).Should(Equal(3))
+		Expect(h.StopComponent(program)).To(Succeed())
+		s.detect(ctx, 4)
+		Eventually(s.stands(ctx, "Programmed")).Should(HavePrefix("Unknown Pending Envoy Gateway has said nothing yet"))
+		g.start(ctx, patches)
+		Eventually(threshold(e, s.cluster())).Should(Equal(4))
+		Eventually(s.stands(ctx, "Programmed")).Should(HavePrefix("True Programmed"))
+	}, NodeTimeout(4*harness.Within))
 
 	It("goes on while Autohealer is down, and is undone by the next manager", func(ctx SpecContext) {
 		s := newSite(ctx, "down", 2)
@@ -130,10 +164,11 @@ spec:
 		}).Should(Equal(before.GetUID()))
 
 		Expect(h.StopComponent(harness.Manager)).To(Succeed())
-		s.delete(ctx, "outlierpolicy")
+		s.delete(ctx, "outlierpolicy", "--wait=false")
 		Expect(h.StartManager(ctx)).To(Succeed())
 		Eventually(threshold(e, s.cluster())).Should(BeZero())
 		Eventually(s.unwritten(ctx)).Should(BeTrue())
+		s.delete(ctx, "outlierpolicy", "--ignore-not-found")
 	}, NodeTimeout(6*harness.Within))
 
 	It("is undone when the Gateway's owner takes the label away", func(ctx SpecContext) {

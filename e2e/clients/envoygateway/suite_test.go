@@ -52,7 +52,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(h.Stop()).To(Succeed()) })
+	Expect(h.StartManager(ctx)).To(Succeed()) // first: specs that restart it have the other order
 	g = install(ctx)
 	g.start(ctx, patches)
-	Expect(h.StartManager(ctx)).To(Succeed())
 }, NodeTimeout(5*time.Minute))
