@@ -1,6 +1,7 @@
 package outliers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -9,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -36,51 +38,61 @@ func (i *Informers) Gateways(ctx context.Context) (g Gateways, err error) {
 		return g, nil
 	}
 	g = Gateways{UIDs: map[types.NamespacedName]types.UID{}, Verdicts: map[types.NamespacedName]metav1.Condition{}, Unread: i.unread()}
-	var unreadable []error
-	note := func(err error) {
-		if err != nil {
-			unreadable = append(unreadable, err)
-		}
+	var unreadable error
+	read := func(kind schema.GroupKind, take func(object map[string]any) error) {
+		err := i.each(ctx, kind, "", func(object map[string]any) { unreadable = cmp.Or(unreadable, take(object)) })
+		unreadable = cmp.Or(unreadable, err)
 	}
-	note(i.each(ctx, outlier.PatchPolicyKind, "", func(object map[string]any) {
-		u := unstructured.Unstructured{Object: object}
-		_, ours := u.GetAnnotations()[v1alpha1.AnnotationPatchedFor]
-		if gateway, named := outlier.PatchedGateway(types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}); ours && named {
-			g.UIDs[gateway] = "" // also of a Gateway that is gone, until it is found
-			said, err := outlier.ReadVerdict(object)
-			note(err)
-			if said != nil {
-				g.Verdicts[gateway] = *said
-			}
-		}
-	}))
-	note(i.each(ctx, outlier.GatewayKind, "", func(object map[string]any) {
-		u := unstructured.Unstructured{Object: object}
-		gateway := outlier.Gateway{NamespacedName: types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}, Labels: u.GetLabels()}
-		may := gateway.Labels[v1alpha1.LabelEnvoyPatches] == "true" && u.GetDeletionTimestamp() == nil
-		if may {
-			g.World.Gateways = append(g.World.Gateways, gateway)
-		}
-		if _, patched := g.UIDs[gateway.NamespacedName]; may || patched {
-			g.UIDs[gateway.NamespacedName] = u.GetUID()
-		}
-	}))
-	note(i.each(ctx, outlier.TrafficPolicyKind, "", func(object map[string]any) {
-		p, detects, err := outlier.ReadTrafficPolicy(object)
-		note(err)
-		if detects {
-			g.World.Traffic = append(g.World.Traffic, p)
-		}
-	}))
+	read(outlier.PatchPolicyKind, g.addPatched)
+	read(outlier.GatewayKind, g.addGateway)
+	read(outlier.TrafficPolicyKind, g.addTraffic)
 	for _, kind := range outlier.RouteKinds {
-		note(i.each(ctx, kind, "", func(object map[string]any) {
+		read(kind, func(object map[string]any) error {
 			r, err := outlier.ReadGatewayRoute(kind.Kind, object)
-			note(err)
 			g.World.Routes = append(g.World.Routes, r)
-		}))
+			return err
+		})
 	}
-	if len(unreadable) > 0 {
-		return Gateways{}, unreadable[0]
+	if unreadable != nil {
+		return Gateways{}, unreadable
 	}
 	return g, nil
+}
+
+// addPatched takes in an EnvoyPatchPolicy.
+func (g *Gateways) addPatched(object map[string]any) error {
+	u := unstructured.Unstructured{Object: object}
+	gateway, named := outlier.PatchedGateway(types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()})
+	if _, ours := u.GetAnnotations()[v1alpha1.AnnotationPatchedFor]; !ours || !named {
+		return nil
+	}
+	g.UIDs[gateway] = "" // also of a Gateway that is gone, until it is found
+	said, err := outlier.ReadVerdict(object)
+	if said != nil {
+		g.Verdicts[gateway] = *said
+	}
+	return err
+}
+
+// addGateway takes in a Gateway, once all EnvoyPatchPolicies are.
+func (g *Gateways) addGateway(object map[string]any) error {
+	u := unstructured.Unstructured{Object: object}
+	gateway := outlier.Gateway{NamespacedName: types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}, Labels: u.GetLabels()}
+	may := gateway.Labels[v1alpha1.LabelEnvoyPatches] == "true" && u.GetDeletionTimestamp() == nil
+	if may {
+		g.World.Gateways = append(g.World.Gateways, gateway)
+	}
+	if _, patched := g.UIDs[gateway.NamespacedName]; may || patched {
+		g.UIDs[gateway.NamespacedName] = u.GetUID()
+	}
+	return nil
+}
+
+// addTraffic takes in a BackendTrafficPolicy.
+func (g *Gateways) addTraffic(object map[string]any) error {
+	p, detects, err := outlier.ReadTrafficPolicy(object)
+	if detects {
+		g.World.Traffic = append(g.World.Traffic, p)
+	}
+	return err
 }
