@@ -14,7 +14,6 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/config"
-	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/cli/check"
 	"github.com/resourcestack/autohealer/internal/cli/undo"
 	"github.com/resourcestack/autohealer/internal/kinds"
@@ -213,7 +212,7 @@ func (u *Uninstaller) needed(s *Survey) []right {
 		}
 	}
 	for _, r := range s.Undo {
-		if r.Object.Kind == actuate.PatchesKind {
+		if r.Object.Kind.Kind == "EnvoyPatchPolicy" {
 			need(r.Object.Kind, "", r.Object.Key.Namespace, "get", "delete")
 			continue
 		}
