@@ -128,7 +128,7 @@ func (v *gatewaysView) programmed(gateway types.NamespacedName, holds int) metav
 	case holds == 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonNoClusters, "It holds for no cluster of the Gateway, so there is nothing to patch."
 	case said.Reason == "":
-		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonPending, "Envoy Gateway has said nothing yet of the EnvoyPatchPolicy."
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonPending, "Envoy Gateway has said nothing yet of the EnvoyPatchPolicy. If that stays so, it doesn't run, or extensionApis.enableEnvoyPatchPolicy isn't true in its configuration (EnvoyGateway)."
 	case said.Reason == "Disabled":
 		c.Reason, c.Message = said.Reason, "Envoy Gateway takes no EnvoyPatchPolicies: set extensionApis.enableEnvoyPatchPolicy: true in its configuration (EnvoyGateway)."
 	default:

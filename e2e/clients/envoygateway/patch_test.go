@@ -142,6 +142,9 @@ var _ = Describe("An EnvoyPatchPolicy", func() {
 		s := newSite(ctx, "refused", 1)
 		s.may(ctx)
 		s.detect(ctx, 3)
+		Eventually(s.unwritten(ctx)).Should(BeFalse())
+		Expect(h.StopComponent(program)).To(Succeed()) // it doesn't watch them, and says so of what it finds when something else has changed
+		g.start(ctx, noPatches)
 		Eventually(ctx, verdict(ctx, s.namespace, written, "Accepted")).Should(Equal("False Disabled"))
 		Eventually(s.stands(ctx, "Programmed")).Should(HavePrefix("False Disabled Envoy Gateway takes no EnvoyPatchPolicies: set extensionApis.enableEnvoyPatchPolicy: true"))
 		e := s.proxy(ctx)
