@@ -38,6 +38,8 @@ const (
 	ReasonOverTLS = "OverTLS"
 	// ReasonNoClusters: the policy holds for no cluster.
 	ReasonNoClusters = "NoClusters"
+	// ReasonMayNotPatch: Autohealer has no right to write EnvoyPatchPolicies beside the Gateway.
+	ReasonMayNotPatch = "MayNotPatch"
 	// ReasonNacked: an Envoy refused it; the message is Envoy's.
 	ReasonNacked = "Nacked"
 	// ReasonEjectsEverything: all ready hosts of a target may be ejected at once.
@@ -54,4 +56,12 @@ const (
 	ReasonHostsEjected = "HostsEjected"
 	// ReasonHostsReturned: Envoys took hosts back.
 	ReasonHostsReturned = "HostsReturned"
+)
+
+const (
+	// LabelEnvoyPatches, with the value "true", on a Gateway of Envoy Gateway's has Autohealer keep an EnvoyPatchPolicy beside it, by which its
+	// Envoys detect outliers.
+	LabelEnvoyPatches = "autohealer.resourcestack.com/envoy-patches"
+	// AnnotationPatchedFor on such an EnvoyPatchPolicy records for which OutlierPolicies each cluster is patched. What lacks it isn't Autohealer's.
+	AnnotationPatchedFor = "autohealer.resourcestack.com/patched-for"
 )

@@ -43,7 +43,7 @@ type OutlierPolicySpec struct {
 }
 
 // OutlierTargetReference names a target in the policy's namespace.
-// +kubebuilder:validation:XValidation:rule="self.kind == 'Service' ? size(self.group) == 0 : self.group == (self.kind == 'HTTPProxy' ? 'projectcontour.io' : 'gateway.networking.k8s.io')",message="the group of Service is \"\", of HTTPProxy projectcontour.io, of HTTPRoute, GRPCRoute and TCPRoute gateway.networking.k8s.io"
+// +kubebuilder:validation:XValidation:rule="self.kind == 'Service' ? size(self.group) == 0 : self.group == (self.kind == 'HTTPProxy' ? 'projectcontour.io' : 'gateway.networking.k8s.io')",message="the group of Service is \"\", of HTTPProxy projectcontour.io, of HTTPRoute, GRPCRoute, TCPRoute and TLSRoute gateway.networking.k8s.io"
 // +kubebuilder:validation:XValidation:rule="!has(self.sectionName) || self.kind == 'Service'",message="sectionName is the port of a Service; of a route choose a backend instead"
 // +kubebuilder:validation:XValidation:rule="!has(self.backend) || self.kind != 'Service'",message="backend is a Service of a route; of a Service choose a port by sectionName"
 type OutlierTargetReference struct {
@@ -54,7 +54,7 @@ type OutlierTargetReference struct {
 	// kind of the target. A route stands for the Services that it sends traffic to, for that route only: they get Envoy
 	// clusters of their own.
 	// +required
-	// +kubebuilder:validation:Enum=Service;HTTPRoute;GRPCRoute;TCPRoute;HTTPProxy
+	// +kubebuilder:validation:Enum=Service;HTTPRoute;GRPCRoute;TCPRoute;TLSRoute;HTTPProxy
 	Kind string `json:"kind"`
 	// name of the target.
 	// +required

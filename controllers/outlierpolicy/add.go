@@ -61,7 +61,13 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	if err := mgr.Add(p); err != nil {
 		return err
 	}
+	patches := &actuate.EnvoyPatches{
+		Reader: mgr.GetCache(), Live: mgr.GetAPIReader(), Writer: mgr.GetClient(), Current: opts.Current(mgr), Leads: opts.Leads, Acts: mgr.GetLogger().WithName("history"),
+	}
+	if err := mgr.Add(&patcher{Publisher: p, Gateways: opts.Routed, Patches: patches}); err != nil {
+		return err
+	}
 	recorder := mgr.GetEventRecorder("autohealer")
-	policies := &policy.Keeper[*v1alpha1.OutlierPolicy]{Steps: (&keeper{Publisher: p, Events: recorder}).steps(), Clock: p.Clock, Leads: opts.Leads}
+	policies := &policy.Keeper[*v1alpha1.OutlierPolicy]{Steps: (&keeper{Publisher: p, Patches: patches, Events: recorder}).steps(), Clock: p.Clock, Leads: opts.Leads}
 	return policies.AddToManager(mgr, "outlierpolicy", statusWorkers, p.lead)
 }

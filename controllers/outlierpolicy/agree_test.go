@@ -110,7 +110,8 @@ OutlierPolicy.autohealer.resourcestack.com -A
 Pod -A
 Service -A
 StatefulSet.apps -A
-TCPRoute.gateway.networking.k8s.io -A`
+TCPRoute.gateway.networking.k8s.io -A
+TLSRoute.gateway.networking.k8s.io -A`
 
 // readOf is what one reads of the hosts of all Services, by cluster.
 func readOf(t *rapid.T, g *guard.Guard, policies []*v1alpha1.OutlierPolicy) map[string][]string {
@@ -191,7 +192,7 @@ func TestExplainAndEnvoysNeverDisagree(t *testing.T) {
 		clusters := translate(pic, world, p.before(pic))
 		for _, op := range policies {
 			if s := stands[client.ObjectKeyFromObject(op)]; s != "doubtful" {
-				op.Status = statusOf(op, pic, p.Clusters)
+				op.Status = statusOf(op, pic, p.Clusters, nil)
 				accepted := map[string]metav1.ConditionStatus{"": metav1.ConditionTrue, "refused": metav1.ConditionFalse}[s]
 				op.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: accepted, ObservedGeneration: op.Generation}}
 			}

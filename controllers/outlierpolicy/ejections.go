@@ -118,19 +118,30 @@ func (e *ejected) put(op *v1alpha1.OutlierPolicy, after *v1alpha1.OutlierPolicyS
 		}
 		return
 	}
+	e.unknown = cmp.Or(e.unknown, notAskedOf(after.Ancestors))
 	policy.SetWhileTrue(&after.Conditions, op.Generation, metav1.Condition{Type: v1alpha1.ConditionEjectionsUnknown, Reason: e.unknown.Reason, Message: e.unknown.Message})
 	after.Ejected, after.Ejections = nil, nil
 	if e.unknown.Reason != "" {
 		return
 	}
 	after.Ejected, after.Ejections = new(int32(len(e.hosts))), e.named()
-	for i := range after.Ancestors {
+	for i := range max(1, len(op.Spec.TargetRefs)) { // what follows are Gateways
 		var ref *v1alpha1.OutlierTargetReference
 		if len(op.Spec.TargetRefs) > 0 {
 			ref = &op.Spec.TargetRefs[i]
 		}
 		after.Ancestors[i].Ejected = new(e.in(of.of(ref)))
 	}
+}
+
+// notAskedOf says why nobody can tell who is ejected where a policy holds for Gateways: nobody asks their proxies.
+func notAskedOf(ancestors []v1alpha1.OutlierAncestorStatus) policy.Stuck {
+	for _, a := range ancestors {
+		if a.AncestorRef.Kind == outlier.GatewayKind.Kind && a.Clusters > 0 {
+			return policy.Stuck{Reason: v1alpha1.ReasonEnvoysNotAsked, Message: fmt.Sprintf("The proxies of Gateway %s/%s aren't asked whom they have ejected, and so it isn't known.", a.AncestorRef.Namespace, a.AncestorRef.Name)}
+		}
+	}
+	return policy.Stuck{}
 }
 
 // in counts those of some clusters.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -60,7 +61,7 @@ func stepOf(t *testing.T, memory *remembered, op *v1alpha1.OutlierPolicy, envoys
 	web := service("web", 80)
 	pic := painted(t, []*v1alpha1.OutlierPolicy{op}, []*corev1.Service{web}, "")
 	key := client.ObjectKeyFromObject(op)
-	after := withStatus(op, statusOf(op, pic, nil))
+	after := withStatus(op, statusOf(op, pic, nil, nil))
 	now := ejectedOf(pic.policies[key].clusters, envoys)
 	before := memory.of(key, &op.Status)
 	carried := carry(&now, before)
@@ -234,5 +235,31 @@ func TestAnEnvoyThatIsNotAskedLeavesNothingKnown(t *testing.T) {
 		if got := n.since("shop", c.is, night.Add(c.at)); got != c.want {
 			t.Errorf("at %s: for %s", c.at, got)
 		}
+	}
+}
+
+// Envoy Gateway's proxies aren't asked: who is ejected there isn't known, however many others say.
+func TestWhomAPatchedGatewayHasEjectedIsNotKnown(t *testing.T) {
+	op := stored("shop", "web", 1, target("web", ""))
+	pic := painted(t, []*v1alpha1.OutlierPolicy{op}, []*corev1.Service{service("web", 80)}, "")
+	key := client.ObjectKeyFromObject(op)
+	for name, test := range map[string]struct {
+		clusters int32
+		ejected  *int32
+	}{"it holds for a Gateway": {2, nil}, "it holds for none of the Gateway's clusters": {0, new(int32(1))}} {
+		t.Run(name, func(t *testing.T) {
+			after := statusOf(op, pic, nil, []v1alpha1.OutlierAncestorStatus{{
+				AncestorRef: v1alpha1.OutlierAncestorReference{Group: "gateway.networking.k8s.io", Kind: "Gateway", Namespace: "edge", Name: "web"}, Clusters: test.clusters,
+			}})
+			e := ejectedOf(pic.policies[key].clusters, asking(says(night, at("10.0.0.1:8080")), nil, true))
+			e.put(op, &after, pic.policies[key])
+			if diff := cmp.Diff(test.ejected, after.Ejected); diff != "" || after.Ancestors[1].Ejected != nil {
+				t.Error(diff, after.Ancestors[1].Ejected)
+			}
+			c := meta.FindStatusCondition(after.Conditions, "EjectionsUnknown")
+			if told := c != nil && c.Reason == "EnvoysNotAsked"; told != (test.ejected == nil) {
+				t.Error(c)
+			}
+		})
 	}
 }

@@ -288,7 +288,7 @@ func (x *pair) compare(t *rapid.T) {
 		if !b.tellsOf(op) {
 			continue
 		}
-		if a, b := timeless(statusOf(op, a, got.Clusters)), timeless(statusOf(op, b, want.Clusters)); !equality.Semantic.DeepEqual(a, b) {
+		if a, b := timeless(statusOf(op, a, got.Clusters, nil)), timeless(statusOf(op, b, want.Clusters, nil)); !equality.Semantic.DeepEqual(a, b) {
 			t.Fatalf("the status of %s is\n%+v\nand all anew gives\n%+v", client.ObjectKeyFromObject(op), a, b)
 		}
 	}

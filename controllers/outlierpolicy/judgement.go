@@ -46,7 +46,7 @@ func (p *Publisher) policy(ctx context.Context, op *v1alpha1.OutlierPolicy) {
 
 // update has translated what a policy concerns, once it is judged.
 func (p *Publisher) update(_ context.Context, before, now storedPolicy) {
-	if now.SameJudgement(before) { // but for its status
+	if now.SameJudgement(before) && isDeleted(now) == isDeleted(before) { // but for its status
 		return
 	}
 	p.stale.add(now.Object.Namespace)
@@ -54,6 +54,9 @@ func (p *Publisher) update(_ context.Context, before, now storedPolicy) {
 		p.changed()
 	}
 }
+
+// isDeleted says whether a policy waits only for what it did to be undone.
+func isDeleted(p storedPolicy) bool { return p.Object != nil && p.Object.DeletionTimestamp != nil }
 
 func (p *Publisher) forget(op *v1alpha1.OutlierPolicy) {
 	p.stale.add(op.Namespace)

@@ -2,6 +2,7 @@ package outlierpolicy
 
 import (
 	"context"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -13,9 +14,13 @@ import (
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
-// keeper keeps policies' statuses. There is no finalizer: nothing outlives a policy but in Envoys, which the publisher tells.
+// keeper keeps policies' statuses. A policy has a finalizer while something may be patched for it in Gateways; what Envoys are served doesn't
+// outlive it anyway.
 type keeper struct {
 	*Publisher
+	Patches interface {
+		PatchedFor(ctx context.Context, policy types.UID) ([]types.NamespacedName, error)
+	}
 	Events events.EventRecorder
 
 	// remembered are the ejections that Events told of.
@@ -25,25 +30,69 @@ type keeper struct {
 
 func (k *keeper) steps() policy.Steps[*v1alpha1.OutlierPolicy] {
 	return policy.Steps[*v1alpha1.OutlierPolicy]{
-		New: func() *v1alpha1.OutlierPolicy { return &v1alpha1.OutlierPolicy{} }, Describe: k.describe, Gone: k.remembered.forget,
+		New: func() *v1alpha1.OutlierPolicy { return &v1alpha1.OutlierPolicy{} }, Describe: k.describe, Left: k.left, Claimed: true, Gone: k.remembered.forget,
 	}
 }
 
+// left are the EnvoyPatchPolicies that patch something for a deleted policy. While Gateways weren't patched without it, there may be more soon.
+func (k *keeper) left(ctx context.Context, op *v1alpha1.OutlierPolicy) (left policy.Left, err error) {
+	k.mu.Lock()
+	by := k.patched
+	k.mu.Unlock()
+	if by == nil || by.has(op) {
+		return policy.Left{Unknown: true}, nil
+	}
+	names, err := k.Patches.PatchedFor(ctx, op.UID)
+	for _, name := range names {
+		left.Sample = append(left.Sample, name.String())
+	}
+	left.Targets, left.Unknown = len(names), err != nil
+	return left, err
+}
+
 // describe gathers what the status tells, once this generation is translated.
-func (k *keeper) describe(_ context.Context, op *v1alpha1.OutlierPolicy, _ policy.Left) (is policy.Description[*v1alpha1.OutlierPolicy], err error) {
+func (k *keeper) describe(_ context.Context, op *v1alpha1.OutlierPolicy, left policy.Left) (is policy.Description[*v1alpha1.OutlierPolicy], err error) {
+	if op.DeletionTimestamp != nil {
+		return k.describeUndoing(op, left), nil
+	}
 	pic := k.picture()
 	if pic == nil || !pic.tellsOf(op) {
 		is.Skip = true
 		return is, nil
 	}
 	is.After = op.DeepCopy()
-	is.After.Status = statusOf(op, pic, k.Clusters)
+	is.After.Status = statusOf(op, pic, k.Clusters, k.gatewaysOf(op))
 	tell, waits := k.ejections(op, &is.After.Status, pic)
 	if waits {
 		is.Again = lookAgain
 	}
 	is.Stored = func(bool) { tell() }
 	return is, nil
+}
+
+// describeUndoing tells what a deleted policy waits for.
+func (k *keeper) describeUndoing(op *v1alpha1.OutlierPolicy, left policy.Left) (is policy.Description[*v1alpha1.OutlierPolicy]) {
+	j, ok := k.policies.Current(op)
+	if is.Skip = !ok; is.Skip {
+		return is
+	}
+	state := policy.Conditions{Acceptance: policy.FromVerdict(j.Verdict, j.Read.unreadable), Changes: "clusters", Deleting: true, Paused: j.Pause}
+	if left.Targets > 0 {
+		state.Undoing = fmt.Sprintf("It is deleted once EnvoyPatchPolicies patch nothing for it; %d still do, such as %s.", left.Targets, left.Sample[0])
+		if trouble := k.troubleOf(left.Sample[0]); trouble != "" {
+			state.Undoing += " " + trouble
+		}
+	}
+	is.After = op.DeepCopy()
+	state.Put(&is.After.Status.Conditions, op.Generation)
+	return is
+}
+
+// gatewaysOf tells how a policy stands with Gateways.
+func (p *Publisher) gatewaysOf(op *v1alpha1.OutlierPolicy) []v1alpha1.OutlierAncestorStatus {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.gateways.gatewaysOf(op)
 }
 
 // ejections puts into a status whom Envoys have ejected, and gives what tells by Events what is new in it; waits: that is being found out.
@@ -94,8 +143,13 @@ func (pic *picture) service(name types.NamespacedName) *corev1.Service {
 	return nil
 }
 
+// has says whether the picture has a policy, in whatever generation.
+func (pic *picture) has(op *v1alpha1.OutlierPolicy) bool {
+	s := pic.policies[client.ObjectKeyFromObject(op)]
+	return s != nil && s.policy.UID == op.UID
+}
+
 // tellsOf says whether the picture has a policy as it is.
 func (pic *picture) tellsOf(op *v1alpha1.OutlierPolicy) bool {
-	s := pic.policies[client.ObjectKeyFromObject(op)]
-	return s != nil && s.policy.UID == op.UID && s.generation == op.Generation
+	return pic.has(op) && pic.policies[client.ObjectKeyFromObject(op)].generation == op.Generation
 }

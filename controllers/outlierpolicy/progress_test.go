@@ -83,7 +83,7 @@ func TestHowFarEnvoysAreWithDefaults(t *testing.T) {
 	told := serving(t, "shop/web/80", "post/web/80")
 	programmed := func(op *v1alpha1.OutlierPolicy) func() string {
 		return func() string {
-			a := statusOf(op, pic, told).Ancestors[0]
+			a := statusOf(op, pic, told, nil).Ancestors[0]
 			g.Expect(a.AncestorRef).To(Equal(v1alpha1.OutlierAncestorReference{Kind: "Namespace", Name: op.Namespace}))
 			c := meta.FindStatusCondition(a.Conditions, "Programmed")
 			return string(c.Status) + " " + c.Reason + ": " + c.Message

@@ -45,8 +45,8 @@ type Publisher struct {
 	absences *absences
 	policies policy.Policies[*v1alpha1.OutlierPolicy, reading]
 	watches  *kube.Watches
-	// kick has something translated, unrecorded the record written, and further statuses looked at; each has room for one.
-	kick, unrecorded, further chan struct{}
+	// kick has something translated, unrecorded the record written, further statuses looked at, and shown Gateways patched; each has room for one.
+	kick, unrecorded, further, shown chan struct{}
 	// stale is what changed since it was translated last.
 	stale stale
 	// told is what Envoys were told last, by namespace and cluster; nil at first. Only the publishing goroutine uses it.
@@ -64,12 +64,15 @@ type Publisher struct {
 	served   map[string]map[outlier.Key]outlier.Protocol
 	recorded map[outlier.Key]outlier.Protocol
 	last     *picture
+	gateways *gatewaysView
+	// patched is the picture by which Gateways were patched last.
+	patched *picture
 }
 
 // NewPublisher makes one that has published nothing yet, and follows the rules.
 func NewPublisher(objects cache.Cache, opts Options, live client.Reader, by clock.WithTicker) *Publisher {
 	p := &Publisher{
-		Options: opts, Clock: by, kick: make(chan struct{}, 1), unrecorded: make(chan struct{}, 1), further: make(chan struct{}, 1),
+		Options: opts, Clock: by, kick: make(chan struct{}, 1), unrecorded: make(chan struct{}, 1), further: make(chan struct{}, 1), shown: make(chan struct{}, 1),
 		watches: kube.NewWatches(objects),
 		served:  map[string]map[outlier.Key]outlier.Protocol{}, recorded: map[outlier.Key]outlier.Protocol{},
 	}

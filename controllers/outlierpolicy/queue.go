@@ -18,6 +18,10 @@ func (p *Publisher) show(pic *picture) {
 			p.enqueue(key)
 		}
 	}
+	select {
+	case p.shown <- struct{}{}:
+	default: // it will be looked at
+	}
 }
 
 // progressed: some Envoys are further with some clusters. When thousands connect at once it is called for each answer.

@@ -21,8 +21,8 @@ import (
 const controllerName = "autohealer.resourcestack.com/outlierpolicy"
 
 // statusOf describes a policy. The same picture and the same progress give the same status, so that nothing is written when
-// nothing changed. Told is nil when nobody is served.
-func statusOf(op *v1alpha1.OutlierPolicy, pic *picture, told *actuate.Clusters) v1alpha1.OutlierPolicyStatus {
+// nothing changed. Told is nil when nobody is served; gateways are how it stands with those.
+func statusOf(op *v1alpha1.OutlierPolicy, pic *picture, told *actuate.Clusters, gateways []v1alpha1.OutlierAncestorStatus) v1alpha1.OutlierPolicyStatus {
 	s := pic.policies[client.ObjectKeyFromObject(op)]
 	after := *op.Status.DeepCopy()
 	after.ObservedGeneration, after.Clusters, after.Hosts = op.Generation, int32(len(s.clusters)), hostsOf(s.clusters)
@@ -34,20 +34,21 @@ func statusOf(op *v1alpha1.OutlierPolicy, pic *picture, told *actuate.Clusters) 
 	for i := range targets {
 		after.Ancestors = append(after.Ancestors, ancestor(op, pic, told, &targets[i]))
 	}
-	shared(op, s, pic, told).Put(&after.Conditions, op.Generation)
+	after.Ancestors = append(after.Ancestors, gateways[:min(len(gateways), mostAncestors-len(after.Ancestors))]...)
+	shared(op, s, pic, told != nil || len(gateways) > 0).Put(&after.Conditions, op.Generation)
 	policy.SetWhileTrue(&after.Conditions, op.Generation, atRisk(s))
 	policy.SetWhileTrue(&after.Conditions, op.Generation, removalHeld(s.policy, pic, told))
 	return after
 }
 
 // shared is what the conditions that every kind has tell of this policy.
-func shared(op *v1alpha1.OutlierPolicy, s *standing, pic *picture, told *actuate.Clusters) policy.Conditions {
+func shared(op *v1alpha1.OutlierPolicy, s *standing, pic *picture, reachesEnvoys bool) policy.Conditions {
 	state := policy.Conditions{
 		Acceptance: policy.FromVerdict(s.verdict, s.unreadable), Changes: "clusters", Synced: true, Paused: pic.paused,
 		Says: fmt.Sprintf("It holds for %d clusters with %d hosts; for %d more another policy does.", len(s.clusters), hostsOf(s.clusters), len(s.overridden)+len(s.conflicted)),
 	}
-	if told == nil {
-		state.Stuck = policy.Stuck{Reason: v1alpha1.ReasonNotServed, Message: "No Envoy is served: start Autohealer with --xds-bind-address."}
+	if !reachesEnvoys {
+		state.Stuck = policy.Stuck{Reason: v1alpha1.ReasonNotServed, Message: "No Envoy is served: start Autohealer with --xds-bind-address, or label a Gateway of Envoy Gateway's."}
 	}
 	if op.Spec.Mode == v1alpha1.Observe {
 		state.Observes, state.Says = true, "Mode Observe: Envoy counts, and ejects nobody. "+state.Says

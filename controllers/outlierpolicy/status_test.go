@@ -124,7 +124,7 @@ func TestWhatATargetsStatusSays(t *testing.T) {
 				if op.Name != c.of {
 					continue
 				}
-				status := statusOf(op, pic, nil)
+				status := statusOf(op, pic, nil, nil)
 				a := status.Ancestors[0]
 				got := meta.FindStatusCondition(a.Conditions, "Accepted")
 				if got.Status != c.status || got.Reason != c.reason || got.Message != c.message || got.ObservedGeneration != 3 {
@@ -133,7 +133,7 @@ func TestWhatATargetsStatusSays(t *testing.T) {
 				if a.Clusters != c.clusters || a.Hosts != 2*c.clusters || (a.Effective != nil) != c.effective {
 					t.Errorf("clusters %d, hosts %d, effective %v", a.Clusters, a.Hosts, a.Effective)
 				}
-				if after := statusOf(withStatus(op, status), pic, nil); !equality.Semantic.DeepEqual(after, status) {
+				if after := statusOf(withStatus(op, status), pic, nil, nil); !equality.Semantic.DeepEqual(after, status) {
 					t.Error("the same picture gives another status")
 				}
 			}
@@ -179,7 +179,7 @@ func TestWhatATargetsStatusSaysOfTLS(t *testing.T) {
 			for _, a := range pic.index.Assign(web, nil) {
 				pic.add(a, nil, false)
 			}
-			got := meta.FindStatusCondition(statusOf(op, pic, nil).Ancestors[0].Conditions, "Accepted")
+			got := meta.FindStatusCondition(statusOf(op, pic, nil, nil).Ancestors[0].Conditions, "Accepted")
 			if string(got.Status) != c.status || got.Reason != c.reason || got.Message != c.message {
 				t.Errorf("got %+v", got)
 			}

@@ -34,9 +34,11 @@ var (
 	notClients = []string{
 		"controllers/conditionset/node_reconciler.go: r.Taints.Apply",
 		"controllers/healthcheckregistration/execute.go: a.r.Conditions.Apply",
+		"controllers/outlierpolicy/patcher.go: p.Patches.Apply",
 		"controllers/outlierpolicy/translation.go: p.Clusters.Apply",
 		"controllers/probeconfig/scaling.go: r.Scales.Apply",
 		"controllers/weederconfig/pod_reconciler.go: r.Pods.Apply",
+		"internal/cli/undo/patches.go: hand.Apply",
 		"internal/cli/undo/records.go: writer.Apply",
 	}
 	// product is what runs in a cluster.

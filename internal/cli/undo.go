@@ -33,7 +33,7 @@ func (a *App) undo() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "undo (KIND/NAME ... | --all)",
 		Short: "Take back what was done to objects, by the records on them, and keep it off for a while",
-		Long: `Take back what was done to objects: taints are removed from nodes, and what was scaled down gets its replicas back. It goes by the
+		Long: `Take back what was done to objects: taints are removed from nodes, what was scaled down gets its replicas back, and EnvoyPatchPolicies are deleted. It goes by the
 records on the objects alone, so it works while the manager is stopped, the webhook is down, and even when Autohealer's kinds
 are gone. Deleted pods don't come back; their owners replaced them.
 
@@ -234,7 +234,7 @@ func (a *App) heldText(h *hold.Hold) string {
 // rightsFor says which role has the rights that an undo lacks, on a line of its own; "" where the error says enough.
 func rightsFor(err error) string {
 	if strings.Contains(err.Error(), "orbidden") { // also as the policy over records says it
-		return "\nNodes take the ClusterRole autohealer-operator, workloads take autohealer-workload-operator."
+		return "\nNodes take the ClusterRole autohealer-operator, workloads take autohealer-workload-operator, EnvoyPatchPolicies take autohealer-envoy-patches."
 	}
 	return ""
 }

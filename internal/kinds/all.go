@@ -28,7 +28,7 @@ var All = []*Kind{
 		Terms:    terms(func(pc, _ *v1alpha1.ProbeConfig, s Setting) probe.Terms { return probe.TermsOf(pc, s.OwnNamespace) }),
 		Forecast: reflect.TypeFor[probe.Forecast](),
 	}, {
-		Object: &v1alpha1.OutlierPolicy{}, List: &v1alpha1.OutlierPolicyList{}, Namespaced: true, Tenants: true, // nothing outlives the policy
+		Object: &v1alpha1.OutlierPolicy{}, List: &v1alpha1.OutlierPolicyList{}, Namespaced: true, Tenants: true, Finalizer: true,
 		Forecast: reflect.TypeFor[outlier.Forecast](),
 	}, {
 		Object: &v1alpha1.HealthCheckRegistration{}, List: &v1alpha1.HealthCheckRegistrationList{}, Finalizer: true,

@@ -18,7 +18,7 @@ func TestWhatTheKindsAre(t *testing.T) {
 		"ConditionSet":            {"conditionsets", false, false, false, true},
 		"WeederConfig":            {"weederconfigs", true, true, false, false},
 		"ProbeConfig":             {"probeconfigs", true, true, false, true},
-		"OutlierPolicy":           {"outlierpolicies", true, true, false, false},
+		"OutlierPolicy":           {"outlierpolicies", true, true, false, true},
 		"HealthCheckRegistration": {"healthcheckregistrations", false, false, false, true},
 		"Guardrail":               {"guardrails", false, false, true, false},
 		"GuardrailException":      {"guardrailexceptions", false, false, true, false},

@@ -26,7 +26,7 @@ import (
 
 // SetFinalizer adds or removes a finalizer of one of our own objects by a patch of the metadata alone: writing the whole
 // object back would normalise what the user wrote, which GitOps tools show as drift.
-func SetFinalizer(ctx context.Context, c client.Client, object client.Object, finalizer string, wanted bool) error {
+func SetFinalizer(ctx context.Context, c client.Writer, object client.Object, finalizer string, wanted bool) error {
 	before, change := object.DeepCopyObject().(client.Object), controllerutil.RemoveFinalizer
 	if wanted {
 		change = controllerutil.AddFinalizer

@@ -40,11 +40,12 @@ func TestWhatWaitsForTheManagerIsFound(t *testing.T) {
 		stored("ConditionSet", "", "acts", "example.com/keep", v1alpha1.FinalizerUndo),
 		stored("ConditionSet", "", "observes"),
 		stored("ProbeConfig", "shoot", "main", v1alpha1.FinalizerUndo),
-		stored("OutlierPolicy", "shoot", "web"),
+		stored("OutlierPolicy", "shoot", "served"),
+		stored("OutlierPolicy", "shoot", "patched", v1alpha1.FinalizerUndo),
 		stored("HealthCheckRegistration", "", "others", "example.com/keep"),
 	))
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(left).To(Equal([]string{"ConditionSet acts", "ProbeConfig main in namespace shoot"}))
+	g.Expect(left).To(Equal([]string{"ConditionSet acts", "ProbeConfig main in namespace shoot", "OutlierPolicy patched in namespace shoot"}))
 }
 
 func TestKindsThatAreGoneHaveNoPolicies(t *testing.T) {
@@ -72,7 +73,7 @@ func TestARefusalNamesPoliciesAndCommands(t *testing.T) {
 	g.Expect(refusal([]string{"ConditionSet a"})).To(And(
 		HavePrefix("Autohealer isn't uninstalled: 1 policy is stored. "),
 		ContainSubstring("\n  ConditionSet a\n"),
-		ContainSubstring("\n  kubectl delete conditionsets,probeconfigs,healthcheckregistrations --all -A\n"),
+		ContainSubstring("\n  kubectl delete conditionsets,probeconfigs,outlierpolicies,healthcheckregistrations --all -A\n"),
 		HaveSuffix("\n  kubectl autohealer uninstall\n"),
 	))
 	var many []string

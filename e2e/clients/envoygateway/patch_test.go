@@ -93,7 +93,7 @@ var _ = Describe("An EnvoyPatchPolicy", func() {
 		Eventually(func() int { return e.Threshold(s.cluster()) }).Should(BeZero())
 	}, NodeTimeout(4*harness.Within))
 
-	It("reaches Envoy within a moment of each change, and stays where Envoy Gateway or Envoy restarts", func(ctx SpecContext) {
+	It("reaches Envoy once that has waited for endpoints, and stays where Envoy Gateway or Envoy restarts", func(ctx SpecContext) {
 		s := newSite(ctx, "restarted", 2)
 		s.patch(ctx, s.cluster())
 		e := s.proxy(ctx)
@@ -102,14 +102,25 @@ var _ = Describe("An EnvoyPatchPolicy", func() {
 
 		policy, err := patchPolicy(ctx, s.namespace, "web")
 		Expect(err).NotTo(HaveOccurred())
-		var latencies []time.Duration
-		for n := 4; n < 9; n++ {
+		Eventually(s.answers(e)).Should(BeTrue())
+		latencies := map[string]time.Duration{}
+		change := func(what string, n int, also string) {
+			GinkgoHelper()
 			began := time.Now()
-			change := fmt.Appendf(nil, `[{"op": "replace", "path": "/spec/jsonPatches/0/operation/value/consecutive_5xx", "value": %d}]`, n)
-			Expect(h.Client.Patch(ctx, policy, client.RawPatch(types.JSONPatchType, change))).To(Succeed())
-			Eventually(threshold).WithPolling(time.Millisecond).Should(Equal(n))
-			latencies = append(latencies, time.Since(began).Round(time.Millisecond))
+			edit := fmt.Appendf(nil, `[%s{"op": "replace", "path": "/spec/jsonPatches/0/operation/value/consecutive_5xx", "value": %d}]`, also, n)
+			Expect(h.Client.Patch(ctx, policy, client.RawPatch(types.JSONPatchType, edit))).To(Succeed())
+			Eventually(func() int {
+				status, _ := e.Get(s.listener())
+				Expect(status).To(Equal(200), "the cluster that is replaced goes on")
+				return threshold()
+			}).WithPolling(time.Millisecond).Should(Equal(n))
+			latencies[what] = time.Since(began).Round(time.Millisecond)
 		}
+		change("as it is", 4, "")
+		Expect(latencies["as it is"]).To(BeNumerically("~", 15*time.Second, 3*time.Second), "Envoy waits for endpoints that nobody sends again")
+		change("waiting for a second", 8, fmt.Sprintf(`{"op": "add", "path": "/spec/jsonPatches/-", "value": {"type": "type.googleapis.com/envoy.config.cluster.v3.Cluster",
+			"name": %q, "operation": {"op": "add", "path": "/eds_cluster_config/eds_config/initial_fetch_timeout", "value": "1s"}}}, `, s.cluster()))
+		Expect(latencies["waiting for a second"]).To(BeNumerically("<", 5*time.Second))
 		AddReportEntry("from a change of an EnvoyPatchPolicy until Envoy runs with it", latencies)
 
 		Eventually(s.answers(e)).Should(BeTrue())
@@ -128,15 +139,22 @@ var _ = Describe("An EnvoyPatchPolicy", func() {
 	It("is refused where they are switched off, and says so", func(ctx SpecContext) {
 		Expect(h.StopComponent(program)).To(Succeed())
 		g.start(ctx, noPatches)
-		DeferCleanup(func(ctx SpecContext) {
-			Expect(h.StopComponent(program)).To(Succeed())
-			g.start(ctx, patches)
-		})
 		s := newSite(ctx, "refused", 1)
-		s.patch(ctx, s.cluster())
-		Eventually(ctx, verdict(ctx, s.namespace, "web", "Accepted")).Should(Equal("False Disabled"))
+		s.may(ctx)
+		s.detect(ctx, 3)
+		Eventually(s.unwritten(ctx)).Should(BeFalse())
+		Expect(h.StopComponent(program)).To(Succeed()) // it doesn't watch them, and says so of what it finds when something else has changed
+		g.start(ctx, noPatches)
+		Eventually(ctx, verdict(ctx, s.namespace, written, "Accepted")).Should(Equal("False Disabled"))
+		Eventually(s.stands(ctx, "Programmed")).Should(HavePrefix("False Disabled Envoy Gateway takes no EnvoyPatchPolicies: set extensionApis.enableEnvoyPatchPolicy: true"))
 		e := s.proxy(ctx)
 		Eventually(s.answers(e)).Should(BeTrue())
 		Expect(e.Threshold(s.cluster())).To(BeZero())
+
+		By("switching them on")
+		Expect(h.StopComponent(program)).To(Succeed())
+		g.start(ctx, patches)
+		Eventually(func() int { return e.Threshold(s.cluster()) }).Should(Equal(3))
+		Eventually(s.stands(ctx, "Programmed")).Should(HavePrefix("True Programmed"))
 	}, NodeTimeout(4*harness.Within))
 })

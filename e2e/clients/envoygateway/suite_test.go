@@ -46,12 +46,13 @@ var _ = suite.OfFailures(func() *harness.Harness { return h })
 var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
 	h, err = harness.Start(ctx, harness.Options{
-		Out: GinkgoWriter,
+		Out: GinkgoWriter, ManagerArgs: []string{"--leader-elect=false", "--v=1"},
 		// Which it else takes from the default route, and there is none.
 		Cluster: cluster.Options{ExtraArgs: map[cluster.Component][]string{cluster.APIServer: {"--advertise-address=" + hostIP}}},
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(h.Stop()).To(Succeed()) })
+	Expect(h.StartManager(ctx)).To(Succeed()) // first: specs that restart it have the other order
 	g = install(ctx)
 	g.start(ctx, patches)
 }, NodeTimeout(5*time.Minute))

@@ -72,6 +72,7 @@ var resources = withKinds([]resource{
 	{GroupVersionKind: outlier.RouteKinds[1].WithVersion(""), of: routing, keeps: backends},
 	{GroupVersionKind: outlier.RouteKinds[2].WithVersion(""), of: routing, keeps: backends},
 	{GroupVersionKind: outlier.RouteKinds[3].WithVersion(""), of: routing, keeps: backends},
+	{GroupVersionKind: outlier.RouteKinds[4].WithVersion(""), of: routing, keeps: backends},
 	{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace"), of: acting},
 	{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Service"), of: acting, keeps: []string{
 		"spec.type|selector|publishNotReadyAddresses|ipFamilies|clusterIPs", "spec.ports[].name|protocol|appProtocol|port", "status.loadBalancer.ingress[].ip|hostname",

@@ -167,7 +167,7 @@ func (c *Checker) accountMay(ctx context.Context, account string, right authoriz
 // roles compares the roles for people: they may have more rights than ours have, and no fewer.
 func (c *Checker) roles(ctx context.Context) ([]Finding, error) {
 	var all []rbacv1.ClusterRole
-	for _, file := range []string{"rbac/user_roles.yaml", "rbac/metrics_reader_role.yaml", "rbac/probe_target_role.yaml"} {
+	for _, file := range []string{"rbac/user_roles.yaml", "rbac/metrics_reader_role.yaml", "rbac/probe_target_role.yaml", "rbac/envoy_patches_role.yaml"} {
 		roles, err := rolesIn(file)
 		if err != nil {
 			return nil, err

@@ -17,6 +17,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -244,6 +245,28 @@ func TestWhatFollowsNamesTheFirstCause(t *testing.T) {
 	for want, needs := range map[string][]string{"rights": {"manager"}, "": {"kinds", "webhook"}} {
 		if got := r.cause(needs); got != want {
 			t.Errorf("of %v: got %q, want %q", needs, got, want)
+		}
+	}
+}
+
+// All that are installed for somebody to bind, or that are part of Kubernetes' own.
+func TestAllRolesButTheManagersAreComparedByName(t *testing.T) {
+	known := runtime.NewScheme()
+	if err := rbacv1.AddToScheme(known); err != nil {
+		t.Fatal(err)
+	}
+	found, err := (&Checker{Client: fake.NewClientBuilder().WithScheme(known).Build()}).roles(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	installed, err := rolesIn("rbac/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, role := range installed {
+		compared := slices.ContainsFunc(found, func(f Finding) bool { return f.Message == "clusterrole/"+role.Name+" is missing" })
+		if managers := role.Kind != "ClusterRole" || strings.HasPrefix(role.Name, "autohealer-manager") || role.AggregationRule != nil; compared == managers {
+			t.Errorf("%s %s: compared %v", role.Kind, role.Name, compared)
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/actuate"
 )
 
 // Find gives everything to which something was done by its record, in one namespace, or with "" in the whole cluster, nodes
@@ -37,6 +38,10 @@ func (u *Undoer) Find(ctx context.Context, kinds discovery.DiscoveryInterface, n
 		if err := u.each(ctx, kind, namespace, v1alpha1.AnnotationOriginalReplicas, add); err != nil {
 			failed = errors.Join(failed, err)
 		}
+	}
+	err = u.each(ctx, actuate.PatchesKind, namespace, v1alpha1.AnnotationPatchedFor, add)
+	if !apierrors.IsForbidden(err) || u.read(ctx).mayBePatched() {
+		failed = errors.Join(failed, err)
 	}
 	err = u.eachChecked(ctx, kinds, namespace, v1alpha1.AnnotationOwnedConditions, func(o Object) { o.Checked = true; add(o) })
 	return found, errors.Join(failed, err)

@@ -125,6 +125,9 @@ func (u *Undoer) plan(ctx context.Context, o Object, about *metav1.PartialObject
 	if o.Kind == nodeKind {
 		return u.node(ctx, o.Key.Name)
 	}
+	if o.Kind == actuate.PatchesKind {
+		return u.patches(ctx, o)
+	}
 	if _, taken := about.Annotations[v1alpha1.AnnotationOriginalReplicas]; taken {
 		if scaled, err := u.scaled(ctx, o); err != nil || scaled.write != nil {
 			return scaled, err
@@ -141,6 +144,9 @@ func (u *Undoer) hold(ctx context.Context, about *metav1.PartialObjectMetadata) 
 	wanted.Text = hold.Text(wanted.Until)
 	if !before.Active(now, time.Time{}) {
 		before = nil
+	}
+	if u.Hold > 0 && about.GroupVersionKind() == actuate.PatchesKind {
+		return nil, errors.New("it can't be held; instead " + unlabel)
 	}
 	if u.Hold == 0 || before != nil && before.Until.After(wanted.Until) {
 		return before, nil
@@ -166,8 +172,9 @@ func (u *Undoer) Release(ctx context.Context, o Object) error {
 
 // policies are those that could do it again.
 type policies struct {
-	sets   v1alpha1.ConditionSetList
-	probes v1alpha1.ProbeConfigList
+	sets     v1alpha1.ConditionSetList
+	probes   v1alpha1.ProbeConfigList
+	outliers v1alpha1.OutlierPolicyList
 	// registrations have a resource version where there is their kind. Without it records of it may be anywhere.
 	registrations v1alpha1.HealthCheckRegistrationList
 	// unread says of those lists why they can't be read.
@@ -179,7 +186,7 @@ type policies struct {
 // readPolicies reads what there is. Where the kinds aren't installed, or have gone just now, there are none.
 func readPolicies(ctx context.Context, c client.Client) *policies {
 	p, rails := &policies{unread: map[client.ObjectList]string{}}, v1alpha1.GuardrailList{} // without rails it isn't said that somebody stops them
-	for _, list := range []client.ObjectList{&p.sets, &p.probes, &p.registrations, &rails} {
+	for _, list := range []client.ObjectList{&p.sets, &p.probes, &p.outliers, &p.registrations, &rails} {
 		if err := c.List(ctx, list); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
 			p.unread[list] = err.Error()
 		}
@@ -233,8 +240,11 @@ func (p *policies) scalesAgain(c *probe.Config) []string {
 
 // unknown says why it can't be told who would do again what was done to an object of a kind.
 func (p *policies) unknown(kind schema.GroupVersionKind) string {
-	if kind == nodeKind {
+	switch kind {
+	case nodeKind:
 		return p.unread[&p.sets]
+	case actuate.PatchesKind:
+		return p.unread[&p.outliers]
 	}
 	return cmp.Or(p.unread[&p.registrations], p.unread[&p.probes])
 }
@@ -259,6 +269,8 @@ func (p *policies) again(r Result, who []string) []string {
 		return []string{fmt.Sprintf("Done again after %s: by %s", hold.Text(r.Held.Until), doers)}
 	case p.stopped != "":
 		return []string{fmt.Sprintf("Done again when that ends: by %s; now %s", doers, p.stopped)}
+	case r.Object.Kind == actuate.PatchesKind:
+		return []string{fmt.Sprintf("Done again soon: by %s. To keep it off, %s, or stop all with: kubectl autohealer freeze", doers, unlabel)}
 	}
 	return []string{fmt.Sprintf("Done again soon: by %s. Keep it off with --hold=2h, or stop all with: kubectl autohealer freeze", doers)}
 }

@@ -212,6 +212,10 @@ func (u *Uninstaller) needed(s *Survey) []right {
 		}
 	}
 	for _, r := range s.Undo {
+		if r.Object.Kind.Kind == "EnvoyPatchPolicy" {
+			need(r.Object.Kind, "", r.Object.Key.Namespace, "get", "delete")
+			continue
+		}
 		need(r.Object.Kind, "", r.Object.Key.Namespace, "get", "patch")
 		switch {
 		case r.Object.Kind.Kind == "Node":

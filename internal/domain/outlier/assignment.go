@@ -128,7 +128,7 @@ func (x *Index) assign(key Key, svc *corev1.Service, port corev1.ServicePort) *A
 func (x *Index) backends(key Key) []Backend {
 	r := x.of(key.Service.Namespace).routes[key.Route]
 	if r == nil { // it is gone, or wasn't read yet
-		return []Backend{{TCP: key.Route.Kind == kindTCPRoute, HTTP2: key.Route.Kind == kindGRPCRoute}}
+		return []Backend{{TCP: key.Route.forBytes(), HTTP2: key.Route.Kind == kindGRPCRoute}}
 	}
 	return slices.DeleteFunc(slices.Clone(r.Backends), func(b Backend) bool { return b.Service != key.Service.Name || b.Port != key.Port })
 }

@@ -12,17 +12,22 @@ var RouteKinds = []schema.GroupKind{
 	{Group: "gateway.networking.k8s.io", Kind: "HTTPRoute"},
 	{Group: "gateway.networking.k8s.io", Kind: kindGRPCRoute},
 	{Group: "gateway.networking.k8s.io", Kind: kindTCPRoute},
+	{Group: "gateway.networking.k8s.io", Kind: kindTLSRoute},
 	{Group: "projectcontour.io", Kind: kindHTTPProxy},
 }
 
 const (
 	kindGRPCRoute = "GRPCRoute"
 	kindTCPRoute  = "TCPRoute"
+	kindTLSRoute  = "TLSRoute"
 	kindHTTPProxy = "HTTPProxy"
 )
 
 // RouteKey names a route of a namespace. Its kinds have different names, whatever their groups.
 type RouteKey struct{ Kind, Name string }
+
+// forBytes says whether the route passes on nothing but bytes: those of a TLSRoute are TLS between others, or are no TLS any more.
+func (k RouteKey) forBytes() bool { return k.Kind == kindTCPRoute || k.Kind == kindTLSRoute }
 
 // Route is what a route says of Services in its namespace, in its order, each port once.
 type Route struct {
@@ -55,7 +60,7 @@ func ReadRoute(object map[string]any) Route {
 			kind, named := ref["kind"].(string)
 			namespace, elsewhere := ref["namespace"].(string)
 			if group == "" && (!named || kind == "Service") && (!elsewhere || namespace == r.Namespace) {
-				r.add(ref, Backend{TCP: r.Kind == kindTCPRoute, HTTP2: r.Kind == kindGRPCRoute})
+				r.add(ref, Backend{TCP: r.forBytes(), HTTP2: r.Kind == kindGRPCRoute})
 			}
 		}
 	}

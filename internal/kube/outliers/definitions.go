@@ -3,6 +3,7 @@ package outliers
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -24,13 +25,16 @@ const (
 	settled = 10 * time.Second
 )
 
-// definitions are the CustomResourceDefinitions of routes. Each is watched by its name: all of a cluster may be megabytes, and would
+// followed are the kinds that a cluster may have or not.
+var followed = slices.Concat(outlier.RouteKinds, outlier.PatchKinds)
+
+// definitions are the CustomResourceDefinitions of what is followed. Each is watched by its name: all of a cluster may be megabytes, and would
 // need the right to read any. One that isn't there costs nothing but its watch.
 type definitions map[schema.GroupKind]toolscache.SharedIndexInformer
 
 func newDefinitions(watch func(name string) toolscache.SharedIndexInformer) definitions {
 	all := definitions{}
-	for _, kind := range outlier.RouteKinds {
+	for _, kind := range followed {
 		all[kind] = watch(definitionOf(kind))
 	}
 	return all
@@ -39,6 +43,9 @@ func newDefinitions(watch func(name string) toolscache.SharedIndexInformer) defi
 // definitionOf is the name of a kind's definition.
 func definitionOf(kind schema.GroupKind) string {
 	plural, _ := meta.UnsafeGuessKindToResource(kind.WithVersion(""))
+	if kind == outlier.GatewayKind { // of which the guess would be gatewaies
+		plural.Resource = "gateways"
+	}
 	return plural.GroupResource().String()
 }
 
@@ -84,7 +91,7 @@ func (i *Informers) Start(ctx context.Context) error {
 	if err := defined.run(ctx, changed, queue.Add); err != nil {
 		return err
 	}
-	for _, kind := range outlier.RouteKinds {
+	for _, kind := range followed {
 		queue.Add(kind)
 	}
 	for {

@@ -2,6 +2,8 @@ package outliers
 
 import (
 	"context"
+	"os"
+	"regexp"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -168,4 +170,14 @@ func TestKindsAreAskedForWhileTheirDefinitionsCannotBeWatched(t *testing.T) {
 		time.Sleep(time.Hour)
 		g.Expect(server.asked.Load()).To(Equal(asked))
 	})
+}
+
+// The manager may watch these definitions and no others.
+func TestDefinitionsHaveTheNamesThatTheManagerMayWatch(t *testing.T) {
+	g := NewWithT(t)
+	text, err := os.ReadFile("../../../config/rbac/manager_role.yaml")
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, kind := range followed {
+		g.Expect(string(text)).To(MatchRegexp(`[\[ ]%s[,\]]`, regexp.QuoteMeta(definitionOf(kind))))
+	}
 }

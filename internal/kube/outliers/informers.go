@@ -114,11 +114,13 @@ func (i *Informers) CoreSynced() bool {
 }
 
 // unread are the kinds of routes of which isn't known yet which there are.
-func (i *Informers) unread() map[string]bool {
+func (i *Informers) unread() map[string]bool { return i.unreadOf(outlier.RouteKinds) }
+
+func (i *Informers) unreadOf(kinds []schema.GroupKind) map[string]bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	unread := map[string]bool{}
-	for _, kind := range outlier.RouteKinds {
+	for _, kind := range kinds {
 		if found, asked := i.routes[kind]; !asked || !found.read() {
 			unread[kind.Kind] = true
 		}
@@ -203,25 +205,31 @@ func (i *Informers) Policies(ctx context.Context, namespace string) (all []*v1al
 
 // Routes of a namespace, of all with "", and of those kinds that are read.
 func (i *Informers) Routes(ctx context.Context, namespace string) (all []outlier.Route, err error) {
-	i.mu.Lock()
-	kinds := make([]schema.GroupVersionKind, 0, len(i.routes))
-	for _, kind := range i.routes {
-		if kind.informer != nil && kind.read() { // to list others would wait for them
-			kinds = append(kinds, kind.GroupVersionKind)
-		}
-	}
-	i.mu.Unlock()
-	for _, kind := range kinds {
-		routes := &unstructured.UnstructuredList{}
-		routes.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		if err := i.list(ctx, routes, namespace); err != nil {
+	for _, kind := range outlier.RouteKinds {
+		if err := i.each(ctx, kind, namespace, func(object map[string]any) { all = append(all, outlier.ReadRoute(object)) }); err != nil {
 			return nil, err
-		}
-		for n := range routes.Items {
-			all = append(all, outlier.ReadRoute(routes.Items[n].Object))
 		}
 	}
 	return all, nil
+}
+
+// each gives the objects of a kind in a namespace, or in all with ""; none while the kind isn't read: to list it would wait for it.
+func (i *Informers) each(ctx context.Context, kind schema.GroupKind, namespace string, take func(object map[string]any)) error {
+	i.mu.Lock()
+	found := i.routes[kind]
+	i.mu.Unlock()
+	if found.informer == nil || !found.read() {
+		return nil
+	}
+	objects := &unstructured.UnstructuredList{}
+	objects.SetGroupVersionKind(found.GroupVersion().WithKind(kind.Kind + "List"))
+	if err := i.list(ctx, objects, namespace); err != nil {
+		return err
+	}
+	for n := range objects.Items {
+		take(objects.Items[n].Object)
+	}
+	return nil
 }
 
 func (i *Informers) list(ctx context.Context, list client.ObjectList, namespace string) error {

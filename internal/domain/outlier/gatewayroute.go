@@ -1,0 +1,141 @@
+package outlier
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// GatewayRoute is a route as Envoy Gateway makes clusters of it.
+type GatewayRoute struct {
+	Namespace string
+	RouteKey
+	Labels map[string]string
+	// Gateways that took it, by what its status says.
+	Gateways []types.NamespacedName
+	Clusters []RouteCluster
+}
+
+// RouteCluster is a cluster that Envoy Gateway makes of a rule.
+type RouteCluster struct {
+	Name     string
+	Backends []RouteBackend
+	// Others: it sends traffic to something that is no Service, too, or whose kind Autohealer doesn't know.
+	Others bool
+}
+
+// RouteBackend is a port of a Service that gets traffic.
+type RouteBackend struct {
+	Service types.NamespacedName
+	Port    int32
+}
+
+// gatewayRoute is what is read of a route of the Gateway API, in any of its versions.
+type gatewayRoute struct {
+	metav1.ObjectMeta `json:"metadata"`
+
+	Spec struct {
+		Rules []struct {
+			BackendRefs []gatewayBackend `json:"backendRefs"`
+		} `json:"rules"`
+	} `json:"spec"`
+	Status struct {
+		Parents []struct {
+			ParentRef struct {
+				Group     *string `json:"group"`
+				Kind      *string `json:"kind"`
+				Namespace *string `json:"namespace"`
+				Name      string  `json:"name"`
+			} `json:"parentRef"`
+			Conditions []metav1.Condition `json:"conditions"`
+		} `json:"parents"`
+	} `json:"status"`
+}
+
+type gatewayBackend struct {
+	Group     string           `json:"group"`
+	Kind      *string          `json:"kind"`
+	Namespace *string          `json:"namespace"`
+	Name      string           `json:"name"`
+	Port      int32            `json:"port"`
+	Weight    *int32           `json:"weight"`
+	Filters   []map[string]any `json:"filters"`
+}
+
+// ReadGatewayRoute reads a route of one of the RouteKinds. An HTTPProxy is for no Gateway.
+func ReadGatewayRoute(kind string, object map[string]any) (r GatewayRoute, err error) {
+	if kind == kindHTTPProxy {
+		return r, nil
+	}
+	var read gatewayRoute
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, &read); err != nil {
+		return r, fmt.Errorf("read %s: %w", kind, err)
+	}
+	r = GatewayRoute{Namespace: read.Namespace, RouteKey: RouteKey{kind, read.Name}, Labels: read.Labels}
+	for _, p := range read.Status.Parents {
+		gateway := or(p.ParentRef.Group, gatewayGroup) == gatewayGroup && or(p.ParentRef.Kind, "Gateway") == "Gateway"
+		name := types.NamespacedName{Namespace: or(p.ParentRef.Namespace, read.Namespace), Name: p.ParentRef.Name}
+		taken := slices.ContainsFunc(p.Conditions, func(c metav1.Condition) bool { return c.Type == "Accepted" && c.Status == metav1.ConditionTrue })
+		if gateway && taken && !slices.Contains(r.Gateways, name) { // once, however many of its listeners took it
+			r.Gateways = append(r.Gateways, name)
+		}
+	}
+	r.addClusters(&read)
+	return r, nil
+}
+
+// addClusters names them as Envoy Gateway does. The rules of a route for bytes are one cluster; a rule whose backends are filtered one by one is as
+// many as it has backends.
+func (r *GatewayRoute) addClusters(read *gatewayRoute) {
+	prefix := fmt.Sprintf("%s/%s/%s/rule/", strings.ToLower(r.Kind), r.Namespace, r.Name)
+	if r.forBytes() {
+		var all RouteCluster
+		for _, rule := range read.Spec.Rules {
+			for _, b := range rule.BackendRefs {
+				all.add(r.Namespace, b)
+			}
+		}
+		all.Name = prefix + "-1"
+		r.Clusters = append(r.Clusters, all)
+		return
+	}
+	for i, rule := range read.Spec.Rules {
+		one := RouteCluster{Name: fmt.Sprintf("%s%d", prefix, i)}
+		filtered := slices.ContainsFunc(rule.BackendRefs, func(b gatewayBackend) bool { return len(b.Filters) > 0 })
+		for j, b := range rule.BackendRefs {
+			if filtered {
+				one = RouteCluster{Name: fmt.Sprintf("%s%d/backend/%d", prefix, i, j)}
+			}
+			if one.add(r.Namespace, b); filtered && len(one.Backends) > 0 {
+				r.Clusters = append(r.Clusters, one)
+			}
+		}
+		if !filtered && len(one.Backends) > 0 {
+			r.Clusters = append(r.Clusters, one)
+		}
+	}
+}
+
+// add what gets traffic.
+func (c *RouteCluster) add(namespace string, b gatewayBackend) {
+	if or(b.Weight, 1) == 0 {
+		return
+	}
+	if b.Group != "" || or(b.Kind, kindService) != kindService {
+		c.Others = true
+		return
+	}
+	backend := RouteBackend{types.NamespacedName{Namespace: or(b.Namespace, namespace), Name: b.Name}, b.Port}
+	if !slices.Contains(c.Backends, backend) {
+		c.Backends = append(c.Backends, backend)
+	}
+}
+
+func compareNames(a, b types.NamespacedName) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}

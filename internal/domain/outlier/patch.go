@@ -1,0 +1,188 @@
+package outlier
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/json"
+)
+
+// gatewayGroup is the Gateway API's.
+const gatewayGroup = "gateway.networking.k8s.io"
+
+// The kinds beside routes that patches for Envoy Gateway are made of and by.
+var (
+	GatewayKind       = schema.GroupKind{Group: gatewayGroup, Kind: "Gateway"}
+	TrafficPolicyKind = schema.GroupKind{Group: "gateway.envoyproxy.io", Kind: "BackendTrafficPolicy"}
+	PatchPolicyKind   = schema.GroupKind{Group: "gateway.envoyproxy.io", Kind: "EnvoyPatchPolicy"}
+
+	// PatchKinds are all of them. Their definitions being absent is normal.
+	PatchKinds = []schema.GroupKind{GatewayKind, TrafficPolicyKind, PatchPolicyKind}
+)
+
+// PatchWorld is what the patches for Envoy Gateway are made of.
+type PatchWorld struct {
+	// Gateways that Autohealer may patch.
+	Gateways []Gateway
+	Routes   []GatewayRoute
+	Services map[types.NamespacedName]*corev1.Service
+	// Traffic are BackendTrafficPolicies that say how outliers are detected.
+	Traffic []TrafficPolicy
+}
+
+// Gateway of the Gateway API.
+type Gateway struct {
+	types.NamespacedName
+	Labels map[string]string
+}
+
+// Patched is a cluster of a Gateway that is to detect outliers, or that isn't.
+type Patched struct {
+	Gateway types.NamespacedName
+	Cluster string
+	// Policies for its backends, each once. Where there are several, all have Envoy do the same, unless Why says otherwise.
+	Policies []*Policy
+	// Why nothing is patched, though there are policies.
+	Why Unpatched
+	// Traffic is the BackendTrafficPolicy that decides.
+	Traffic types.NamespacedName
+}
+
+// Detects says whether the cluster is to detect outliers.
+func (p *Patched) Detects() bool { return p.Why == NotUnpatched && p.Policies[0].Detects() }
+
+// Doubtful says whether it isn't known yet what the rules say of a policy for the cluster, which keeps what it has until then.
+func (p *Patched) Doubtful() bool {
+	return slices.ContainsFunc(p.Policies, func(of *Policy) bool { return of.Doubtful })
+}
+
+// Unpatched says why a cluster isn't patched.
+type Unpatched string
+
+// A BackendTrafficPolicy is somebody's word on the very same setting of the very same cluster, so that it comes first.
+const (
+	NotUnpatched Unpatched = ""
+	// Decided by a BackendTrafficPolicy.
+	Decided Unpatched = "Decided"
+	// Disagreed: the rule's backends have different policies, or some have none, and are one cluster.
+	Disagreed Unpatched = "Disagreed"
+)
+
+// Patches gives the clusters of all Gateways that some policy is for, by Gateway and cluster.
+func (x *Index) Patches(w PatchWorld) (all []Patched) {
+	for _, route := range w.Routes {
+		for i := range w.Gateways {
+			gateway := &w.Gateways[i]
+			if !slices.Contains(route.Gateways, gateway.NamespacedName) {
+				continue
+			}
+			traffic, decided := w.decides(gateway, &route)
+			for _, c := range route.Clusters {
+				p := Patched{Gateway: gateway.NamespacedName, Cluster: c.Name}
+				if p.Policies, p.Why = x.agree(&route, c, w.Services); len(p.Policies) == 0 {
+					continue
+				}
+				if decided {
+					p.Why, p.Traffic = Decided, traffic
+				}
+				all = append(all, p)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b Patched) int {
+		return cmp.Or(compareNames(a.Gateway, b.Gateway), cmp.Compare(a.Cluster, b.Cluster))
+	})
+	return all
+}
+
+// agree gives the policies for a cluster's backends.
+func (x *Index) agree(route *GatewayRoute, c RouteCluster, services map[types.NamespacedName]*corev1.Service) (policies []*Policy, why Unpatched) {
+	lacking := c.Others
+	for _, b := range c.Backends {
+		p := x.holds(route, b, services[b.Service])
+		if p == nil {
+			lacking = true
+		} else if !slices.Contains(policies, p) {
+			policies = append(policies, p)
+		}
+	}
+	differs := slices.ContainsFunc(policies, func(p *Policy) bool { return !p.alike(policies[0]) })
+	if len(policies) > 0 && (lacking || differs) {
+		why = Disagreed
+	}
+	return policies, why
+}
+
+// holds is the most specific policy for a backend; nil for none. It is of the Service's namespace, whose owners know how their hosts fail: the
+// route's own levels are for routes in there.
+func (x *Index) holds(route *GatewayRoute, b RouteBackend, svc *corev1.Service) *Policy {
+	if svc == nil || svc.Spec.Type == corev1.ServiceTypeExternalName {
+		return nil
+	}
+	i := slices.IndexFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return overTCP(p) && p.Port == b.Port })
+	if i < 0 {
+		return nil
+	}
+	key := Key{Service: b.Service, Port: b.Port}
+	if route.Namespace == b.Service.Namespace {
+		key.Route = route.RouteKey
+	}
+	for level := levels - 1; level >= 0; level-- {
+		if at := x.at(level, key, svc.Spec.Ports[i]); len(at) > 0 {
+			return at[0]
+		}
+	}
+	return nil
+}
+
+// alike says whether two policies have Envoy do the same, now and in doubt.
+func (p *Policy) alike(other *Policy) bool {
+	if p == other {
+		return true
+	}
+	if p.Doubtful || other.Doubtful || p.Detects() != other.Detects() {
+		return false
+	}
+	return !p.Detects() || p.text() == other.text()
+}
+
+// text is what Envoy is told by a policy.
+func (p *Policy) text() string {
+	fields, err := p.clusterFields()
+	if err != nil {
+		panic(err) // a message of numbers and durations, which have an encoding
+	}
+	return fmt.Sprint(fields)
+}
+
+// clusterFields are Envoy's fields of a cluster that detects outliers by a policy, by their JSON pointers, in types of unstructured content.
+func (p *Policy) clusterFields() (map[string]any, error) {
+	c, err := NewCluster(&Assignment{Policy: p})
+	if err != nil {
+		return nil, err
+	}
+	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(
+		&clusterv3.Cluster{OutlierDetection: c.OutlierDetection, CommonLbConfig: c.CommonLbConfig, ConnectTimeout: c.ConnectTimeout})
+	if err != nil {
+		return nil, err
+	}
+	fields := map[string]any{}
+	var read map[string]any
+	err = json.Unmarshal(text, &read) // of k8s.io, which keeps whole numbers
+	for name, value := range read {
+		if common, nested := value.(map[string]any); nested && name == "common_lb_config" { // where Envoy Gateway has fields of its own
+			for inner, value := range common {
+				fields["/"+name+"/"+inner] = value
+			}
+			continue
+		}
+		fields["/"+name] = value
+	}
+	return fields, err
+}

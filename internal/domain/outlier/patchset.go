@@ -1,0 +1,177 @@
+package outlier
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
+)
+
+// clusterType is how an EnvoyPatchPolicy names clusters.
+const clusterType = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+
+// PatchesName is the name of a Gateway's EnvoyPatchPolicy.
+func PatchesName(gateway string) string { return "autohealer." + gateway }
+
+// PatchedGateway is the Gateway that an EnvoyPatchPolicy is for; ok is false for a name that Autohealer gives none.
+func PatchedGateway(name types.NamespacedName) (gateway types.NamespacedName, ok bool) {
+	of, ok := strings.CutPrefix(name.Name, PatchesName(""))
+	return types.NamespacedName{Namespace: name.Namespace, Name: of}, ok
+}
+
+// PatchSet is what a Gateway's EnvoyPatchPolicy says of clusters, by their names.
+type PatchSet map[string]ClusterPatch
+
+// ClusterPatch has Envoy detect outliers in one cluster.
+type ClusterPatch struct {
+	// For are the policies that it is for, the oldest of the patch first.
+	For []PatchedFor
+	// Observes: Envoy counts, and ejects nobody. It isn't known of what was read.
+	Observes bool
+	// operations on the cluster, in the content of an unstructured object.
+	operations []any
+}
+
+// PatchedFor is a policy as it was when it was patched for.
+type PatchedFor struct {
+	Namespace  string    `json:"namespace"`
+	Name       string    `json:"name"`
+	UID        types.UID `json:"uid"`
+	Generation int64     `json:"generation"`
+}
+
+// NewPatchSet makes what all clusters of one Gateway are to have that detect outliers.
+func NewPatchSet(clusters []Patched) (PatchSet, error) {
+	set := PatchSet{}
+	for i := range clusters {
+		c := &clusters[i]
+		if !c.Detects() {
+			continue
+		}
+		fields, err := c.Policies[0].clusterFields()
+		if err != nil {
+			return nil, fmt.Errorf("cluster %s: %w", c.Cluster, err)
+		}
+		patch := ClusterPatch{Observes: c.Policies[0].Settings.Observe}
+		for _, path := range slices.Sorted(maps.Keys(fields)) {
+			patch.operations = append(patch.operations, patchOf(c.Cluster, path, fields[path]))
+		}
+		for _, p := range c.Policies {
+			patch.For = append(patch.For, PatchedFor{p.Namespace, p.Name, p.UID, p.Generation})
+		}
+		set[c.Cluster] = patch
+	}
+	return set, nil
+}
+
+func patchOf(cluster, path string, value any) map[string]any {
+	return map[string]any{"type": clusterType, "name": cluster, "operation": map[string]any{"op": "add", "path": path, "value": value}}
+}
+
+// ReadPatchSet reads an EnvoyPatchPolicy of Autohealer's: its spec, and the record of whom it is for. A patch that isn't in the record is left out.
+func ReadPatchSet(spec map[string]any, record string) (PatchSet, error) {
+	by := map[string][]PatchedFor{}
+	if err := json.Unmarshal([]byte(record), &by); err != nil {
+		return nil, fmt.Errorf("read the record: %w", err)
+	}
+	set := PatchSet{}
+	for _, patch := range entries(spec["jsonPatches"]) {
+		name, _ := patch["name"].(string)
+		if of, recorded := by[name]; recorded {
+			set[name] = ClusterPatch{For: of, operations: append(set[name].operations, patch)}
+		}
+	}
+	return set, nil
+}
+
+// Record is the text of whom the patches are for.
+func (s PatchSet) Record() (string, error) {
+	by := make(map[string][]PatchedFor, len(s))
+	for name, patch := range s {
+		by[name] = patch.For
+	}
+	text, err := json.Marshal(by)
+	return string(text), err
+}
+
+// Spec is the EnvoyPatchPolicy's.
+func (s PatchSet) Spec(gateway string) map[string]any {
+	patches := []any{}
+	for _, name := range slices.Sorted(maps.Keys(s)) {
+		patches = append(patches, s[name].operations...)
+	}
+	return map[string]any{
+		"targetRef": map[string]any{"group": gatewayGroup, "kind": "Gateway", "name": gateway}, "type": "JSONPatch", "jsonPatches": patches,
+	}
+}
+
+// Under gives what a Gateway's clusters are to have in a state, where s is what is wanted and before what they have. Those in doubt stay as they are.
+func (s PatchSet) Under(state lifecycle.State, doubtful func(cluster string) bool, before PatchSet) PatchSet {
+	next := PatchSet{}
+	for name := range union(s, before) {
+		wanted, is := s[name]
+		had, was := before[name]
+		own := state
+		if doubtful(name) {
+			own = lifecycle.Frozen
+		}
+		switch {
+		case own == lifecycle.Active, own.HealsOnly() && (!is || was && slices.Equal(wanted.For, had.For)):
+			if is {
+				next[name] = wanted
+			}
+		case own.IsFrozen(), sameUIDs(wanted.For, had.For): // it was changed since
+			if was {
+				next[name] = had
+			}
+		}
+	}
+	return next
+}
+
+// New are the clusters that have something else than before, by each policy that it is for.
+func (s PatchSet) New(before PatchSet) map[PatchedFor][]string {
+	news := map[PatchedFor][]string{}
+	for name, patch := range s {
+		if slices.Equal(patch.For, before[name].For) {
+			continue
+		}
+		for _, p := range patch.For {
+			news[p] = append(news[p], name)
+		}
+	}
+	return news
+}
+
+// Gone are the clusters that have nothing any more, by each policy that it was for.
+func (s PatchSet) Gone(before PatchSet) map[PatchedFor][]string {
+	gone := map[PatchedFor][]string{}
+	for name, patch := range before {
+		if _, is := s[name]; is {
+			continue
+		}
+		for _, p := range patch.For {
+			gone[p] = append(gone[p], name)
+		}
+	}
+	return gone
+}
+
+func sameUIDs(a, b []PatchedFor) bool {
+	return slices.EqualFunc(a, b, func(a, b PatchedFor) bool { return a.UID == b.UID })
+}
+
+func union(a, b PatchSet) map[string]bool {
+	all := make(map[string]bool, len(a))
+	for _, set := range []PatchSet{a, b} {
+		for name := range set {
+			all[name] = true
+		}
+	}
+	return all
+}

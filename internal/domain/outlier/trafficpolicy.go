@@ -1,0 +1,96 @@
+package outlier
+
+import (
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// TrafficPolicy is a BackendTrafficPolicy of Envoy Gateway's.
+type TrafficPolicy struct {
+	types.NamespacedName
+	targets   []trafficTarget
+	selectors []trafficSelector
+}
+
+type trafficTarget struct {
+	Group string `json:"group"`
+	Kind  string `json:"kind"`
+	Name  string `json:"name"`
+}
+
+type trafficSelector struct {
+	Group *string `json:"group"`
+	Kind  string  `json:"kind"`
+	// Namespaces are others than its own that it looks into.
+	Namespaces *struct{} `json:"namespaces"`
+
+	metav1.LabelSelector `json:",inline"`
+}
+
+// targeted is a route or a Gateway.
+type targeted struct {
+	kind string
+	types.NamespacedName
+	labels map[string]string
+}
+
+// ReadTrafficPolicy reads a BackendTrafficPolicy; detects is false where it says nothing of passive health checks and of panic.
+func ReadTrafficPolicy(object map[string]any) (p TrafficPolicy, detects bool, err error) {
+	var read struct {
+		metav1.ObjectMeta `json:"metadata"`
+
+		Spec struct {
+			HealthCheck struct {
+				Passive        *struct{} `json:"passive"`
+				PanicThreshold *int32    `json:"panicThreshold"`
+			} `json:"healthCheck"`
+			TargetRef       *trafficTarget    `json:"targetRef"`
+			TargetRefs      []trafficTarget   `json:"targetRefs"`
+			TargetSelectors []trafficSelector `json:"targetSelectors"`
+		} `json:"spec"`
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, &read); err != nil {
+		return p, false, fmt.Errorf("read a BackendTrafficPolicy: %w", err)
+	}
+	p = TrafficPolicy{types.NamespacedName{Namespace: read.Namespace, Name: read.Name}, read.Spec.TargetRefs, read.Spec.TargetSelectors}
+	if read.Spec.TargetRef != nil {
+		p.targets = append(p.targets, *read.Spec.TargetRef)
+	}
+	return p, read.Spec.HealthCheck.Passive != nil || read.Spec.HealthCheck.PanicThreshold != nil, nil
+}
+
+// decides gives the BackendTrafficPolicy by which Envoy Gateway detects outliers for a route of a Gateway: one for the route, else one for the
+// Gateway. One of a section counts for all of it, and one of a Gateway also where another of the route takes its place: who wrote it expects Envoy
+// Gateway to do what it says.
+func (w *PatchWorld) decides(gateway *Gateway, route *GatewayRoute) (decides types.NamespacedName, found bool) {
+	for _, of := range []targeted{
+		{route.Kind, types.NamespacedName{Namespace: route.Namespace, Name: route.Name}, route.Labels}, {"Gateway", gateway.NamespacedName, gateway.Labels},
+	} {
+		for i := range w.Traffic {
+			if w.Traffic[i].isFor(of) {
+				return w.Traffic[i].NamespacedName, true
+			}
+		}
+	}
+	return decides, false
+}
+
+// isFor says whether a policy has a route or a Gateway as a target.
+func (p *TrafficPolicy) isFor(of targeted) bool {
+	target := trafficTarget{gatewayGroup, of.kind, of.Name}
+	if p.Namespace == of.Namespace && slices.Contains(p.targets, target) {
+		return true
+	}
+	return slices.ContainsFunc(p.selectors, func(s trafficSelector) bool {
+		if or(s.Group, gatewayGroup) != gatewayGroup || s.Kind != of.kind || s.Namespaces == nil && p.Namespace != of.Namespace {
+			return false
+		}
+		selector, err := metav1.LabelSelectorAsSelector(&s.LabelSelector)
+		return err == nil && selector.Matches(labels.Set(of.labels))
+	})
+}

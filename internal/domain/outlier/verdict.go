@@ -1,0 +1,35 @@
+package outlier
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// ReadVerdict gives what Envoy Gateway says of an EnvoyPatchPolicy as it is now: its condition Programmed, or Accepted where that is False; nil
+// while it said nothing of this generation.
+func ReadVerdict(object map[string]any) (*metav1.Condition, error) {
+	var read struct {
+		metav1.ObjectMeta `json:"metadata"`
+
+		Status struct {
+			Ancestors []struct {
+				Conditions []metav1.Condition `json:"conditions"`
+			} `json:"ancestors"`
+		} `json:"status"`
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, &read); err != nil {
+		return nil, fmt.Errorf("read what Envoy Gateway says of an EnvoyPatchPolicy: %w", err)
+	}
+	var verdict *metav1.Condition
+	for _, ancestor := range read.Status.Ancestors {
+		for _, c := range ancestor.Conditions {
+			refused := c.Type == "Accepted" && c.Status == metav1.ConditionFalse
+			if c.ObservedGeneration == read.Generation && (refused || c.Type == "Programmed" && verdict == nil) {
+				verdict = &c
+			}
+		}
+	}
+	return verdict, nil
+}

@@ -1,0 +1,98 @@
+package outliers
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/outlier"
+)
+
+// Gateways are what Envoy Gateway is patched by.
+type Gateways struct {
+	// World has the Gateways that may be patched, all routes, and no Services.
+	World outlier.PatchWorld
+	// UIDs are of all Gateways that may be patched, and of those that are.
+	UIDs map[types.NamespacedName]types.UID
+	// Verdicts are Envoy Gateway's on what is patched; none of it means that it said nothing yet.
+	Verdicts map[types.NamespacedName]metav1.Condition
+	// Unread are the kinds of routes of which isn't known yet which there are.
+	Unread map[string]bool
+}
+
+// Gateways tells of them; it has none where the cluster has no EnvoyPatchPolicies. An error says what isn't known yet.
+func (i *Informers) Gateways(ctx context.Context) (g Gateways, err error) {
+	if unread := i.unreadOf(outlier.PatchKinds); len(unread) > 0 {
+		return g, fmt.Errorf("objects of these kinds aren't read yet: %s", strings.Join(slices.Sorted(maps.Keys(unread)), ", "))
+	}
+	if _, has := i.RouteKind(outlier.PatchPolicyKind.Kind); !has {
+		return g, nil
+	}
+	g = Gateways{UIDs: map[types.NamespacedName]types.UID{}, Verdicts: map[types.NamespacedName]metav1.Condition{}, Unread: i.unread()}
+	var unreadable error
+	read := func(kind schema.GroupKind, take func(object map[string]any) error) {
+		err := i.each(ctx, kind, "", func(object map[string]any) { unreadable = cmp.Or(unreadable, take(object)) })
+		unreadable = cmp.Or(unreadable, err)
+	}
+	read(outlier.PatchPolicyKind, g.addPatched)
+	read(outlier.GatewayKind, g.addGateway)
+	read(outlier.TrafficPolicyKind, g.addTraffic)
+	for _, kind := range outlier.RouteKinds {
+		read(kind, func(object map[string]any) error {
+			r, err := outlier.ReadGatewayRoute(kind.Kind, object)
+			g.World.Routes = append(g.World.Routes, r)
+			return err
+		})
+	}
+	if unreadable != nil {
+		return Gateways{}, unreadable
+	}
+	return g, nil
+}
+
+// addPatched takes in an EnvoyPatchPolicy.
+func (g *Gateways) addPatched(object map[string]any) error {
+	u := unstructured.Unstructured{Object: object}
+	gateway, named := outlier.PatchedGateway(types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()})
+	if _, ours := u.GetAnnotations()[v1alpha1.AnnotationPatchedFor]; !ours || !named {
+		return nil
+	}
+	g.UIDs[gateway] = "" // also of a Gateway that is gone, until it is found
+	said, err := outlier.ReadVerdict(object)
+	if said != nil {
+		g.Verdicts[gateway] = *said
+	}
+	return err
+}
+
+// addGateway takes in a Gateway, once all EnvoyPatchPolicies are.
+func (g *Gateways) addGateway(object map[string]any) error {
+	u := unstructured.Unstructured{Object: object}
+	gateway := outlier.Gateway{NamespacedName: types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}, Labels: u.GetLabels()}
+	may := gateway.Labels[v1alpha1.LabelEnvoyPatches] == "true" && u.GetDeletionTimestamp() == nil
+	if may {
+		g.World.Gateways = append(g.World.Gateways, gateway)
+	}
+	if _, patched := g.UIDs[gateway.NamespacedName]; may || patched {
+		g.UIDs[gateway.NamespacedName] = u.GetUID()
+	}
+	return nil
+}
+
+// addTraffic takes in a BackendTrafficPolicy.
+func (g *Gateways) addTraffic(object map[string]any) error {
+	p, detects, err := outlier.ReadTrafficPolicy(object)
+	if detects {
+		g.World.Traffic = append(g.World.Traffic, p)
+	}
+	return err
+}
