@@ -1,7 +1,11 @@
 package manager
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"os"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -10,13 +14,22 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/openapi"
 	toolscache "k8s.io/client-go/tools/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/certs"
 	"github.com/resourcestack/autohealer/internal/domain/weeder"
+	"github.com/resourcestack/autohealer/internal/kube"
+	"github.com/resourcestack/autohealer/internal/kube/dependents"
+	"github.com/resourcestack/autohealer/internal/kube/survey"
+	"github.com/resourcestack/autohealer/internal/kubeconfig"
 )
 
 // cacheOptions keep out of memory what nobody reads: with 5,000 nodes, or 100,000 pods, that is most of it.
@@ -112,4 +125,78 @@ func slimMeta(meta metav1.ObjectMeta, labels bool) metav1.ObjectMeta {
 		slim.Labels = meta.Labels
 	}
 	return slim
+}
+
+const (
+	// targetsRead is one more than what a rule warns of.
+	targetsRead = 1001
+	// targetsLooked and forecastTakes keep a review well within the webhook's five seconds.
+	targetsLooked = 100
+	forecastTakes = 2500 * time.Millisecond
+)
+
+// newDependents asks the planner of HealthCheckRegistrations. It reads targets live, and not all: they may be of a kind that nothing has
+// watched so far.
+func newDependents(mgr ctrl.Manager, o options) (*dependents.Survey, error) {
+	kinds, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("make the client of discovery: %w", err)
+	}
+	return &dependents.Survey{
+		Objects: &dependents.Live{
+			Reader: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper(), Policy: kubeconfig.Policy{AllowLoopback: o.probeLoopback},
+			Schemas: dependents.NewSchemas(openapi.NewClientWithContext(kinds.RESTClient())),
+		},
+		Stored: func(ctx context.Context) ([]*v1alpha1.HealthCheckRegistration, error) {
+			var list v1alpha1.HealthCheckRegistrationList
+			if err := mgr.GetCache().List(ctx, &list); err != nil {
+				return nil, fmt.Errorf("list HealthCheckRegistrations: %w", err)
+			}
+			all := make([]*v1alpha1.HealthCheckRegistration, len(list.Items))
+			for i := range list.Items {
+				all[i] = &list.Items[i]
+			}
+			return all, nil
+		},
+		Read: targetsRead, Look: targetsLooked, Within: forecastTakes, Known: &dependents.Known{},
+	}, nil
+}
+
+// newSurvey asks the planner of ProbeConfigs, on what the manager's informers know, and reads live only what a config names.
+func newSurvey(ctx context.Context, mgr ctrl.Manager, o options, facts *kube.Facts, rights authorizer.UnconditionalAuthorizer) (*survey.Survey, error) {
+	informers := &survey.Informers{Cache: mgr.GetCache(), Weeder: facts.Weeder}
+	if err := informers.Follow(ctx, mgr.GetCache()); err != nil {
+		return nil, err
+	}
+	kinds, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("make the client of discovery: %w", err)
+	}
+	return &survey.Survey{
+		Cluster: informers,
+		Objects: &survey.Live{
+			Reader: mgr.GetAPIReader(), Scales: mgr.GetClient().SubResource("scale"), Kinds: kinds,
+			Policy: kubeconfig.Policy{AllowLoopback: o.probeLoopback},
+		},
+		Rights: rights, OwnNamespace: o.namespace, Pace: survey.NewPace(),
+		OwnPod: ownPod(mgr.GetAPIReader(), o.namespace),
+	}, nil
+}
+
+// ownPod reads the labels of the pod that this process runs in, which POD_NAME names, or else the host's name, which is another on a
+// node's network. Who runs it elsewhere has none.
+func ownPod(live client.Reader, namespace string) func(context.Context) (labels.Set, error) {
+	return func(ctx context.Context) (labels.Set, error) {
+		host, _ := os.Hostname()
+		name := cmp.Or(os.Getenv("POD_NAME"), host)
+		if name == "" {
+			return nil, nil
+		}
+		var pod metav1.PartialObjectMetadata
+		pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+		if err := live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &pod); err != nil {
+			return nil, client.IgnoreNotFound(err)
+		}
+		return pod.Labels, nil
+	}
 }

@@ -4,19 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	"github.com/resourcestack/autohealer/internal/domain/lease"
 	"github.com/resourcestack/autohealer/internal/installation"
+	"github.com/resourcestack/autohealer/internal/kube"
 )
 
 // standAsideFor is how soon a manager that stands aside looks again.
@@ -124,4 +130,58 @@ func (l *leadership) Held() bool {
 func (l *leadership) fresh() bool {
 	renewed := l.renewed.Load()
 	return renewed != nil && l.Clock.Since(*renewed) < l.Trusted
+}
+
+// outspoken is a manager whose log says why it isn't ready: readyz itself withholds the reasons from whoever asks.
+type outspoken struct{ ctrl.Manager }
+
+// AddReadyzCheck adds a check whose outcome is logged.
+func (m outspoken) AddReadyzCheck(name string, check healthz.Checker) error {
+	return m.Manager.AddReadyzCheck(name, logged(m.GetLogger().WithValues("check", name), check))
+}
+
+// logged logs what a check says when it says something else than before; probes come every few seconds.
+func logged(log logr.Logger, check healthz.Checker) healthz.Checker {
+	var mu sync.Mutex
+	said := ""
+	return func(r *http.Request) error {
+		err := check(r)
+		says := ""
+		if err != nil {
+			says = err.Error()
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case says == said:
+		case err != nil:
+			log.Info("Not ready", "reason", says)
+		default:
+			log.Info("Ready")
+		}
+		said = says
+		return err
+	}
+}
+
+// addProbes says what alive and ready mean. That the rules compile is a condition for starting at all. Readiness is of
+// every replica, leader or not: every one serves the webhook.
+func addProbes(mgr ctrl.Manager, facts *kube.Facts, serving certificate) error {
+	err := mgr.AddHealthzCheck("ping", healthz.Ping)
+	for name, check := range map[string]healthz.Checker{
+		"caches": func(*http.Request) error {
+			if !facts.Synced() { // a cache that some set needs later, such as that of Leases, must not take the webhook away
+				return errors.New("the caches are not filled yet")
+			}
+			return nil
+		},
+		"certificate": serving.Ready,
+		"webhook":     mgr.GetWebhookServer().StartedChecker(),
+	} {
+		err = errors.Join(err, mgr.AddReadyzCheck(name, check))
+	}
+	if err != nil {
+		return fmt.Errorf("add probes: %w", err)
+	}
+	return nil
 }
