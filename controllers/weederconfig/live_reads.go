@@ -92,7 +92,7 @@ func (r *PodReconciler) readService(ctx context.Context, key types.NamespacedNam
 		return fmt.Errorf("list the EndpointSlices of Service %s before deleting what depends on it: %w", key, err)
 	}
 	for i := range slices.Items {
-		r.Observer.handleChanges(r.Observer.weeder().ObserveSlice(&slices.Items[i], r.Observer.moment()))
+		r.Observer.handleChanges(r.Observer.weeder().ObserveSlice(&slices.Items[i], r.Observer.Facts.Moment()))
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ func (o *Observer) Start(ctx context.Context) error {
 }
 
 func (o *Observer) run(ctx context.Context) error {
-	o.handleChanges(o.weeder().MarkSynced(o.moment()))
+	o.handleChanges(o.weeder().MarkSynced(o.Facts.Moment()))
 	o.requestAll()
 	var running sync.WaitGroup
 	for range admissionWorkers {
@@ -90,8 +90,6 @@ func (o *Observer) run(ctx context.Context) error {
 
 func (o *Observer) weeder() *weeder.State { return o.Facts.Weeder }
 
-func (o *Observer) moment() weeder.Moment { return weeder.Moment(o.Facts.Moment()) }
-
 // expire closes windows when they are over. One timer serves them all.
 func (o *Observer) expire(ctx context.Context) {
 	timer := time.NewTimer(0)
@@ -103,7 +101,7 @@ func (o *Observer) expire(ctx context.Context) {
 		case <-o.opened:
 		case <-timer.C:
 		}
-		at := o.moment()
+		at := o.Facts.Moment()
 		next := o.weeder().Expire(at)
 		o.handleChanges(nil)
 		timer.Stop()
@@ -137,7 +135,7 @@ func (o *Observer) requestAll() {
 	if !o.weeder().Synced() {
 		return
 	}
-	o.requestPods(o.weeder().Due(o.moment()), 0)
+	o.requestPods(o.weeder().Due(o.Facts.Moment()), 0)
 	o.policies.Statuses.AddAll(o.policies.Keys()...)
 }
 

@@ -95,7 +95,7 @@ func (r *PodReconciler) decideWith(ctx context.Context, doubt error, key types.N
 		log.FromContext(ctx).Error(doubt, "A deletion waits, since what is known can't be confirmed")
 		why = doubt.Error()
 	}
-	return r.Observer.weeder().Decide(key, r.Observer.moment(), why)
+	return r.Observer.weeder().Decide(key, r.Observer.Facts.Moment(), why)
 }
 
 // act applies a plan and reports it.
@@ -112,7 +112,7 @@ func (r *PodReconciler) act(ctx context.Context, plan weeder.Plan) error {
 	if err := r.send(ctx, plan); err != nil {
 		return err
 	}
-	r.Observer.weeder().Confirm(plan.Pod.UID, r.Observer.moment())
+	r.Observer.weeder().Confirm(plan.Pod.UID, r.Observer.Facts.Moment())
 	r.Troubles.Written(plan.Pod.Key().String(), policyOf(d))
 	r.Report.reportDeletion(plan, r.Observer.Facts.Clock.Now())
 	return nil
@@ -142,7 +142,7 @@ func (r *PodReconciler) send(ctx context.Context, plan weeder.Plan) error {
 
 // revalidate fails when something has come to block a deletion since it was decided.
 func (r *PodReconciler) revalidate(plan weeder.Plan) error {
-	if why := r.Observer.weeder().Revalidate(plan, r.Observer.moment()); why != "" {
+	if why := r.Observer.weeder().Revalidate(plan, r.Observer.Facts.Moment()); why != "" {
 		return &notSent{fmt.Errorf("%w: %s", errOutdated, why)}
 	}
 	return nil
@@ -168,7 +168,7 @@ func (r *PodReconciler) failed(ctx context.Context, plan weeder.Plan, err error)
 		return reconcile.Result{}, true, nil
 	case actuate.Refused(err):
 		countAct(d, "refused")
-		return r.requeueAt(r.Observer.weeder().Refuse(plan, err.Error(), r.Observer.moment())), true, nil
+		return r.requeueAt(r.Observer.weeder().Refuse(plan, err.Error(), r.Observer.Facts.Moment())), true, nil
 	case superseded(err):
 		countAct(d, "stale")
 		return reconcile.Result{RequeueAfter: retryAfter}, true, nil
@@ -208,7 +208,7 @@ func (r *PodReconciler) readLive(ctx context.Context, known weeder.Pod) error {
 	} else if err != nil {
 		return fmt.Errorf("read pod %s before deleting it: %w", key, err)
 	}
-	r.Observer.requestPods(r.Observer.weeder().ObserveLive(weeder.ReadPod(&pod), r.Observer.moment()), retryAfter)
+	r.Observer.requestPods(r.Observer.weeder().ObserveLive(weeder.ReadPod(&pod), r.Observer.Facts.Moment()), retryAfter)
 	return nil
 }
 

@@ -55,7 +55,7 @@ func (s *scene) Check(ctx context.Context, _ schema.GroupVersionKind, _ types.Na
 func newScene(t *testing.T, change func(*v1alpha1.WeederConfigSpec), answers ...error) *scene {
 	t.Helper()
 	s := entrant(t, stored("wc", change), answers...)
-	s.world.weeder().Claim(nil, s.world.moment())
+	s.world.weeder().Claim(nil, s.world.Facts.Moment())
 	return s
 }
 
@@ -102,7 +102,7 @@ func (s *scene) reconcile(t *testing.T) (reconcile.Result, error) {
 // counted is how many deletions stand in the config's books.
 func (s *scene) counted(t *testing.T) int64 {
 	t.Helper()
-	sum, ok := s.world.weeder().Summary("wc-uid", s.world.moment())
+	sum, ok := s.world.weeder().Summary("wc-uid", s.world.Facts.Moment())
 	if !ok {
 		t.Fatal("the config isn't known")
 	}

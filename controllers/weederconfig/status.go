@@ -31,7 +31,7 @@ func (o *Observer) describe(_ context.Context, wc *v1alpha1.WeederConfig, _ poli
 		return unknown, nil
 	}
 	st := statusInput{storedConfig: config, synced: o.weeder().Synced(), trouble: o.policies.Troubles.Get(wc.UID)}
-	if st.summary, ok = o.weeder().Summary(wc.UID, o.moment()); !ok && config.Read.unreadable == nil {
+	if st.summary, ok = o.weeder().Summary(wc.UID, o.Facts.Moment()); !ok && config.Read.unreadable == nil {
 		return unknown, nil
 	}
 	is.After = wc.DeepCopy()

@@ -46,8 +46,8 @@ func (f *Facts) RecordWatchFailure() { f.watchFailures.Add(1) }
 func (f *Facts) WatchFailures() int64 { return f.watchFailures.Load() }
 
 // Moment is now, by our clock and the API server's.
-func (f *Facts) Moment() condition.Moment {
-	return condition.Moment{Now: f.Clock.Now(), Server: f.Server.Now()}
+func (f *Facts) Moment() timing.Moment {
+	return timing.Moment{Now: f.Clock.Now(), Server: f.Server.Now()}
 }
 
 // Synced says whether every informer behind the facts has synced.
@@ -76,12 +76,12 @@ func (f *Facts) Nodes() int {
 
 // ForecastConditionSet is what a set would do now.
 func (f *Facts) ForecastConditionSet(set *v1alpha1.ConditionSet, limits limit.Limits, now time.Time) condition.Forecast {
-	return f.Fleet.Forecast(set, limits, condition.Moment{Now: now, Server: f.Server.Now()})
+	return f.Fleet.Forecast(set, limits, timing.Moment{Now: now, Server: f.Server.Now()})
 }
 
 // ForecastWeederConfig is what a WeederConfig would do now.
 func (f *Facts) ForecastWeederConfig(wc *v1alpha1.WeederConfig, limits limit.Limits, now time.Time) weeder.Forecast {
-	return f.Weeder.Forecast(wc, limits, weeder.Moment{Now: now, Server: f.Server.Now()})
+	return f.Weeder.Forecast(wc, limits, timing.Moment{Now: now, Server: f.Server.Now()})
 }
 
 const (

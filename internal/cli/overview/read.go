@@ -22,11 +22,11 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/records"
-	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/hold"
 	"github.com/resourcestack/autohealer/internal/domain/lease"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 	"github.com/resourcestack/autohealer/internal/kinds"
 )
 
@@ -168,7 +168,7 @@ func (r Reader) nodes(ctx context.Context, o *Overview, limits limit.Limits) err
 	if err := r.Client.List(ctx, &sets); err != nil {
 		return err
 	}
-	at := condition.Moment{Now: r.Clock.Now()}
+	at := timing.Moment{Now: r.Clock.Now()}
 	fleet := records.Fleet(nodes.Items, sets.Items, limits, at)
 	for i := range nodes.Items {
 		o.addHeld(&nodes.Items[i], at.Now)

@@ -21,13 +21,14 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 	"github.com/resourcestack/autohealer/internal/domain/weeder"
 )
 
 // NodeView is how all ConditionSets stand to a node, and what the planner would do with it.
 type NodeView struct {
 	Node   string
-	At     condition.Moment
+	At     timing.Moment
 	Sights []condition.SetStatus
 	Plan   condition.Plan
 	// Says has, by UID, what the manager last said of sets that aren't ready.

@@ -17,10 +17,10 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/records"
-	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/docs"
 	"github.com/resourcestack/autohealer/internal/domain/lease"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 	"github.com/resourcestack/autohealer/internal/kinds"
 )
 
@@ -174,7 +174,7 @@ func (c *Checker) records(ctx context.Context) ([]Finding, error) {
 	if err := c.Client.List(ctx, &sets); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
 		return nil, err
 	}
-	fleet := records.Fleet(nodes.Items, sets.Items, limit.Builtin(), condition.Moment{Now: c.Clock.Now()})
+	fleet := records.Fleet(nodes.Items, sets.Items, limit.Builtin(), timing.Moment{Now: c.Clock.Now()})
 	var found []Finding
 	for _, o := range fleet.Orphans() {
 		found = append(found, Finding{

@@ -27,6 +27,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/hold"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 // attempts bounds how often an object is read again that changed before it was written.
@@ -202,7 +203,7 @@ func (p *policies) setExists(uid types.UID) bool {
 }
 
 // taintsAgain says whether the set whose taint is removed matches the node still, as far as one look can tell.
-func (p *policies) taintsAgain(s condition.Step, node *condition.Node, at condition.Moment) []string {
+func (p *policies) taintsAgain(s condition.Step, node *condition.Node, at timing.Moment) []string {
 	for i := range p.sets.Items {
 		cs := &p.sets.Items[i]
 		if cs.UID != s.Set && cs.Name != s.SetName || cs.DeletionTimestamp != nil || cs.Spec.Mode == v1alpha1.Observe {

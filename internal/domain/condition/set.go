@@ -15,6 +15,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 // Defaults of a spec, applied in memory and never stored.
@@ -218,7 +219,7 @@ type Match struct {
 
 // Match judges a node. It is a conjunction over three values: one member known not to match makes it Clear, else one
 // doubtful member makes it Doubtful.
-func (s *Set) Match(n *Node, at Moment) Match {
+func (s *Set) Match(n *Node, at timing.Moment) Match {
 	if !s.Selects(n) {
 		return Match{Phase: NotSelected}
 	}
@@ -231,9 +232,9 @@ func (s *Set) Match(n *Node, at Moment) Match {
 		case Doubtful:
 			someDoubtful = true
 		case Clear:
-			clearSeen = earlier(clearSeen, r.ObservedSince)
+			clearSeen = timing.Earlier(clearSeen, r.ObservedSince)
 		default:
-			since, seen = later(since, r.startedAt()), later(seen, r.ObservedSince)
+			since, seen = timing.Later(since, r.startedAt()), timing.Later(seen, r.ObservedSince)
 		}
 	}
 	if !clearSeen.IsZero() {
@@ -246,12 +247,12 @@ func (s *Set) Match(n *Node, at Moment) Match {
 		since = at.Now
 	}
 	expires := since.Add(s.For)
-	return Match{Phase: Matching, Since: since, ForElapsedAt: expires, DueAt: later(expires, seen.Add(min(s.For, minObservation)))}
+	return Match{Phase: Matching, Since: since, ForElapsedAt: expires, DueAt: timing.Later(expires, seen.Add(min(s.For, minObservation)))}
 }
 
 // memberPhase matches one member to a node that the set selects. Only True or False, reported by a live reporter, makes it Clear:
 // Unknown means that a check failed, and any other status, or a missing condition, means nothing.
-func (n *Node) memberPhase(m Member, staleAfter time.Duration, at Moment) (Observation, Phase) {
+func (n *Node) memberPhase(m Member, staleAfter time.Duration, at timing.Moment) (Observation, Phase) {
 	r, there := n.Observations.Of(m.Type)
 	switch {
 	case !there || !n.alive(r, m, staleAfter, at):
@@ -265,7 +266,7 @@ func (n *Node) memberPhase(m Member, staleAfter time.Duration, at Moment) (Obser
 }
 
 // doubtful says whether Match would give Doubtful, at the cost of one reading for most nodes.
-func (s *Set) doubtful(n *Node, at Moment) bool {
+func (s *Set) doubtful(n *Node, at timing.Moment) bool {
 	someDoubtful := false
 	for _, m := range s.Members {
 		_, phase := n.memberPhase(m, s.StaleAfter, at)
@@ -284,18 +285,4 @@ func (r Observation) startedAt() time.Time {
 		return r.ObservedSince
 	}
 	return r.Transition
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || b.Before(a) {
-		return b
-	}
-	return a
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
