@@ -80,7 +80,7 @@ func (h *Handler) judges(req admission.Request) error {
 func isOf(field string, raw []byte, kind string) error {
 	var object metav1.TypeMeta
 	if err := json.UnmarshalCaseSensitivePreserveInts(raw, &object); err != nil {
-		if what, isMisfit := guard.Misfit(err, field); isMisfit {
+		if what, isMisfit := guard.TypeMismatch(err, field); isMisfit {
 			return fmt.Errorf("the request can't be read: %s", what)
 		}
 		return fmt.Errorf("read the request's %s: %w", field, err)
@@ -142,7 +142,7 @@ func AddToManager(mgr manager.Manager, g *guard.Guard) error {
 	if err := registerMetrics(); err != nil {
 		return fmt.Errorf("register admission metrics: %w", err)
 	}
-	mgr.GetWebhookServer().Register(Path, bounding(New(g)))
+	mgr.GetWebhookServer().Register(Path, limitRequests(New(g)))
 	return nil
 }
 
@@ -168,7 +168,7 @@ const defaultTimeout = 5 * time.Second
 // A manager that ends finishes what it has been asked, though controller-runtime ends every request's context with it: an
 // evaluation that is cut short refuses a good object.
 func withDeadline(ctx context.Context, r *http.Request) context.Context {
-	begun, ok := ctx.Value(begunKey{}).(time.Time)
+	begun, ok := ctx.Value(startedKey{}).(time.Time)
 	if !ok {
 		begun = clock.RealClock{}.Now()
 	}

@@ -40,7 +40,7 @@ type NodeReconciler struct {
 	Orphans *kube.Orphans
 	// Evictions are recorded before they begin.
 	Evictions *actuate.Record
-	Troubles  *policy.Troubles
+	Errors    *policy.ErrorTracker
 	Report    *Reporter
 	// OwnNamespace is where Autohealer's own pods run; "" when unknown.
 	OwnNamespace string
@@ -85,7 +85,7 @@ func (r *NodeReconciler) heal(ctx context.Context, request reconcile.Request) (r
 			return reconcile.Result{RequeueAfter: requeueUncertain}, refused
 		case condition.Nothing:
 			if refused == nil {
-				r.Troubles.Settled(request.Name)
+				r.Errors.Clear(request.Name)
 			}
 			return r.requeue(ctx, plan), refused
 		}
@@ -161,13 +161,13 @@ func (r *NodeReconciler) act(ctx context.Context, plan condition.Plan) error {
 			r.Observer.request(fleet.Failed(name))
 		}
 		if !isStale(err) {
-			r.Troubles.Failed(name, err, policies(plan)...)
+			r.Errors.RecordFailure(name, err, policies(plan)...)
 		}
 		r.Report.countFailures(plan, err)
 		return err
 	}
 	r.Observer.request(fleet.Written(name, version))
-	r.Troubles.Written(name, policies(plan)...)
+	r.Errors.RecordSuccess(name, policies(plan)...)
 	r.Report.reportActs(plan, r.Observer.Facts.Clock.Now())
 	r.Evictions.Done(plan.Node.UID)
 	return nil

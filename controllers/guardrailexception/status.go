@@ -38,7 +38,7 @@ type state struct {
 func statusOf(x *v1alpha1.GuardrailException, st state) v1alpha1.GuardrailExceptionStatus {
 	after := *x.Status.DeepCopy()
 	after.ObservedGeneration = x.Generation
-	judged := policy.FromVerdict(st.verdict, nil)
+	judged := policy.AcceptanceOf(st.verdict, nil)
 	accepted := judged.Accepted()
 	ready := readyCondition(x, st)
 	switch {

@@ -29,7 +29,7 @@ type execution struct {
 	plan   plan
 	// object is the target as the last write left it.
 	object  *unstructured.Unstructured
-	tries   policy.Tries
+	tries   policy.Attempts
 	outcome outcome
 }
 
@@ -50,16 +50,16 @@ type outcome struct {
 func (l *evaluation) execute(ctx context.Context, layout health.Layout, p plan) outcome {
 	target := nameOf(l.target).String()
 	if len(p.Steps)+len(p.ReleaseClaims) == 0 {
-		l.r.Troubles.Settled(target)
+		l.r.Errors.Clear(target)
 		return outcome{}
 	}
 	a := &execution{
 		evaluation: l, layout: layout, plan: p, object: l.object,
-		tries: policy.Tries{Failed: map[policy.Ref]error{}}, outcome: outcome{refusedTypes: map[string]bool{}, notDone: map[string]bool{}},
+		tries: policy.Attempts{Failed: map[policy.Ref]error{}}, outcome: outcome{refusedTypes: map[string]bool{}, notDone: map[string]bool{}},
 	}
-	a.tries.All, a.outcome.stoppedBy = a.steps(ctx)
-	l.r.Troubles.Tried(target, a.tries)
-	if a.tries.All {
+	a.tries.Complete, a.outcome.stoppedBy = a.steps(ctx)
+	l.r.Errors.RecordAttempts(target, a.tries)
+	if a.tries.Complete {
 		a.outcome.stoppedBy = a.releaseClaims(ctx)
 	}
 	return a.outcome

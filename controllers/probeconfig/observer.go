@@ -260,7 +260,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	prober := (&probing.Prober{Handler: observer, Policy: opts.Dial, Witnesses: opts.Witnesses}).Init()
 	reader := &actuate.ScaleReader{Live: mgr.GetAPIReader(), Client: mgr.GetClient()}
 	targets := &TargetReconciler{
-		Observer: observer, Prober: prober, Live: mgr.GetAPIReader(), Troubles: &observer.policies.Troubles, Report: report,
+		Observer: observer, Prober: prober, Live: mgr.GetAPIReader(), Errors: &observer.policies.Errors, Report: report,
 		Reader: reader, Protection: opts.Protection,
 		Scales: &actuate.Scales{
 			Client: mgr.GetClient(), Acts: mgr.GetLogger().WithName(kube.HistoryLogger), Leads: opts.Leads,
@@ -280,6 +280,6 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	if err := kube.AddController(mgr, "probeconfig-orphans", orphans, 1, observer.attachOrphans); err != nil {
 		return err
 	}
-	configs := &policy.Keeper[*v1alpha1.ProbeConfig]{Steps: (&statusKeeper{Observer: observer, Report: report, Reader: reader}).steps(), Clock: opts.Facts.Clock, Urgent: observer.policies.Unseen, Leads: opts.Leads}
+	configs := &policy.Keeper[*v1alpha1.ProbeConfig]{Steps: (&statusKeeper{Observer: observer, Report: report, Reader: reader}).steps(), Clock: opts.Facts.Clock, Urgent: observer.policies.VerdictUnreported, Leads: opts.Leads}
 	return configs.AddToManager(mgr, "probeconfig", configWorkers, observer.attachConfigs)
 }

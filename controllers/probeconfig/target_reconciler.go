@@ -40,9 +40,9 @@ type TargetReconciler struct {
 	// Protection is asked before anything is scaled down; nil protects nothing.
 	Protection Protection
 	// Live reads from the API server, past the cache.
-	Live     client.Reader
-	Troubles *policy.Troubles
-	Report   *Reporter
+	Live   client.Reader
+	Errors *policy.ErrorTracker
+	Report *Reporter
 }
 
 // Reconcile reconciles one target.
@@ -53,7 +53,7 @@ func (r *TargetReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 	target, ok := r.Observer.targets.get(key)
 	if !ok {
 		r.Prober.Remove(key)
-		r.Troubles.Settled(key.String())
+		r.Errors.Clear(key.String())
 		return reconcile.Result{}, nil
 	}
 	nsState, exists := r.Observer.namespaceState(key.Namespace)
@@ -101,7 +101,7 @@ func (r *TargetReconciler) endTarget(key probing.Key) {
 		return
 	}
 	r.Prober.Remove(key)
-	r.Troubles.Settled(key.String())
+	r.Errors.Clear(key.String())
 	target, _, _ := r.Observer.apply(key, probe.NamespaceGone{Since: r.now()})
 	if _, exists := r.Observer.namespaceState(key.Namespace); !exists && target.Deselected {
 		r.Observer.targets.forget(key)

@@ -45,7 +45,9 @@ func (o *Observer) requestPods(keys []types.NamespacedName, after time.Duration)
 	}
 }
 
-func (o *Observer) pod(pod *weeder.Pod) { o.handleChanges(o.weeder().ObservePod(pod, o.Facts.Moment())) }
+func (o *Observer) pod(pod *weeder.Pod) {
+	o.handleChanges(o.weeder().ObservePod(pod, o.Facts.Moment()))
+}
 
 func (o *Observer) podGone(pod *weeder.Pod) {
 	o.weeder().ForgetPod(pod.Key(), pod.UID)

@@ -185,7 +185,7 @@ func AddToManager(mgr manager.Manager, opts policy.Options) error {
 	observer := NewObserver(mgr.GetCache(), opts, report)
 	current := opts.Current(mgr)
 	reconciler := &PodReconciler{
-		Observer: observer, Live: mgr.GetAPIReader(), Troubles: &observer.policies.Troubles, Report: report,
+		Observer: observer, Live: mgr.GetAPIReader(), Errors: &observer.policies.Errors, Report: report,
 		Recorder: &DeletionRecorder{Client: mgr.GetClient(), Observer: observer, Live: mgr.GetAPIReader(), Leads: opts.Leads, Prefetch: func(ctx context.Context, d *weeder.Deletion) {
 			// The answer is kept for those who ask just before they act; so is an error, or they ask again.
 			_ = current.Check(ctx, v1alpha1.GroupVersion.WithKind(kindWeederConfig), d.Key, d.Config, d.Generation)
@@ -207,6 +207,6 @@ func AddToManager(mgr manager.Manager, opts policy.Options) error {
 		forgetStates(config)
 		reconciler.Recorder.forget(config)
 	}
-	configs := &policy.Keeper[*v1alpha1.WeederConfig]{Steps: steps, Clock: opts.Facts.Clock, Urgent: observer.policies.Unseen, Leads: opts.Leads}
+	configs := &policy.Keeper[*v1alpha1.WeederConfig]{Steps: steps, Clock: opts.Facts.Clock, Urgent: observer.policies.VerdictUnreported, Leads: opts.Leads}
 	return configs.AddToManager(mgr, "weederconfig", configWorkers, observer.attachConfigs)
 }

@@ -39,9 +39,9 @@ type PodReconciler struct {
 	Pods     *actuate.Pods
 	Recorder *DeletionRecorder
 	// Live reads from the API server, past the cache.
-	Live     client.Reader
-	Troubles *policy.Troubles
-	Report   *Reporter
+	Live   client.Reader
+	Errors *policy.ErrorTracker
+	Report *Reporter
 
 	liveReads liveReadCache
 	sending   *semaphore.Weighted
@@ -55,7 +55,7 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request reconcile.Request
 		plan, next := r.decide(ctx, key)
 		switch next {
 		case weeder.Nothing:
-			r.Troubles.Settled(key.String())
+			r.Errors.Clear(key.String())
 			return r.requeueAt(plan.RequeueAt), nil
 		case weeder.ReadLive: // only the pod itself shows the outcome of an earlier deletion
 			if err := r.readLive(ctx, plan.Pod); err != nil {
@@ -113,7 +113,7 @@ func (r *PodReconciler) act(ctx context.Context, plan weeder.Plan) error {
 		return err
 	}
 	r.Observer.weeder().Confirm(plan.Pod.UID, r.Observer.Facts.Moment())
-	r.Troubles.Written(plan.Pod.Key().String(), policyOf(d))
+	r.Errors.RecordSuccess(plan.Pod.Key().String(), policyOf(d))
 	r.Report.reportDeletion(plan, r.Observer.Facts.Clock.Now())
 	return nil
 }
@@ -163,7 +163,7 @@ func (r *PodReconciler) failed(ctx context.Context, plan weeder.Plan, err error)
 	switch {
 	case apierrors.IsNotFound(err) && before == nil && !unconfirmed(err): // else something else isn't found: the CRD of Guardrails, say
 		r.Observer.weeder().ForgetPod(key, plan.Pod.UID) // whoever deleted it
-		r.Troubles.Settled(key.String())
+		r.Errors.Clear(key.String())
 		countAct(d, "stale")
 		return reconcile.Result{}, true, nil
 	case actuate.Refused(err):
@@ -178,7 +178,7 @@ func (r *PodReconciler) failed(ctx context.Context, plan weeder.Plan, err error)
 		return reconcile.Result{}, err != nil, err
 	}
 	countAct(d, "failed")
-	r.Troubles.Failed(key.String(), err, policyOf(d))
+	r.Errors.RecordFailure(key.String(), err, policyOf(d))
 	return reconcile.Result{}, true, err
 }
 

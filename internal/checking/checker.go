@@ -255,7 +255,7 @@ func (a *kindCache[T]) Invalidate(kind schema.GroupVersionKind) {
 // scopes knows whether kinds have namespaces.
 type scopes = kindCache[meta.RESTScopeName]
 
-func scopeBy(mapper meta.RESTMapper) func(context.Context, schema.GroupVersionKind) (meta.RESTScopeName, error) {
+func scopesBy(mapper meta.RESTMapper) func(context.Context, schema.GroupVersionKind) (meta.RESTScopeName, error) {
 	return func(_ context.Context, kind schema.GroupVersionKind) (meta.RESTScopeName, error) {
 		mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
 		if err != nil {

@@ -48,14 +48,14 @@ func (a *App) runConvert(ctx context.Context, in inputs, kind string) error {
 	}
 	result := convert.Convert(files, kind)
 	for _, n := range result.Notes {
-		a.tell(n.File, n.Line, n.Error, n.Message)
+		a.printNotes(n.File, n.Line, n.Error, n.Message)
 	}
 	failed := result.Failed() || len(result.Objects) == 0
 	var out strings.Builder
 	for _, o := range result.Objects {
 		r := checker.Object(ctx, o.Content, nil)
 		for _, v := range r.Violations {
-			a.tell(o.File, o.Line, v.Severity == guard.Deny, fmt.Sprintf("%s %s: %s: %s (%s)", r.Kind, r.Name, v.Rule, v.Message, v.Docs))
+			a.printNotes(o.File, o.Line, v.Severity == guard.Deny, fmt.Sprintf("%s %s: %s: %s (%s)", r.Kind, r.Name, v.Rule, v.Message, v.Docs))
 		}
 		failed = failed || !r.Allowed
 		text, err := yaml.Marshal(o.Content)
@@ -78,7 +78,7 @@ func (a *App) runConvert(ctx context.Context, in inputs, kind string) error {
 	return err
 }
 
-func (a *App) tell(file string, line int, isError bool, message string) {
+func (a *App) printNotes(file string, line int, isError bool, message string) {
 	word := "warning"
 	if isError {
 		word = "error"

@@ -187,10 +187,10 @@ func (p printer[A]) write(answer A, to io.Writer) error {
 }
 
 const (
-	// completeWithin bounds a completion: whoever presses tab waits for it.
-	completeWithin = 2 * time.Second
-	// namesShown bounds what a completion lists.
-	namesShown = 500
+	// completionTimeout bounds a completion: whoever presses tab waits for it.
+	completionTimeout = 2 * time.Second
+	// maxCompletions bounds what a completion lists.
+	maxCompletions = 500
 )
 
 // complete offers what a shell asks for, if that is known in time. What asks a cluster for its kinds takes no context.
@@ -202,7 +202,7 @@ func complete(ctx context.Context, root *cobra.Command) (exitCode int) {
 		if err == nil {
 			return exitOK
 		}
-	case <-time.After(completeWithin):
+	case <-time.After(completionTimeout):
 	}
 	return exitError
 }
@@ -255,7 +255,7 @@ func (a *App) names(ctx context.Context, kind schema.GroupVersionKind) []string 
 	if err != nil {
 		return nil
 	}
-	options := []client.ListOption{client.Limit(namesShown)}
+	options := []client.ListOption{client.Limit(maxCompletions)}
 	if namespaced {
 		namespace, _, err := a.Config.ToRawKubeConfigLoader().Namespace()
 		if err != nil {

@@ -24,7 +24,7 @@ const managerName = lease.Name
 
 // stopManager is what is left when nothing can be frozen. An error about where Autohealer is would be in the way.
 func (a *App) stopManager(ctx context.Context, c client.Client) string {
-	own, _ := a.find(ctx, c)
+	own, _ := a.findNamespace(ctx, c)
 	return "kubectl -n " + own + " scale deployment " + managerName + " --replicas=0"
 }
 
@@ -66,7 +66,7 @@ func (a *App) runFreeze(ctx context.Context, o *freezeOptions) error {
 	began := a.Clock.Now()
 	rail, made, err := freeze.Freeze(ctx, o.dryRun.writes(c), o.reason)
 	if err != nil {
-		return fmt.Errorf("make Guardrail %s: %w%s", v1alpha1.FreezeGuardrail, err, a.insteadOfFreezing(ctx, c, err))
+		return fmt.Errorf("make Guardrail %s: %w%s", v1alpha1.FreezeGuardrail, err, a.freezeAlternatives(ctx, c, err))
 	}
 	if made {
 		fmt.Fprintf(a.Out, "guardrail.%s/%s created%s\n", v1alpha1.GroupVersion.Group, rail.Name, o.dryRun.suffix())
@@ -89,7 +89,7 @@ func (a *App) runFreeze(ctx context.Context, o *freezeOptions) error {
 		fmt.Fprintf(a.Out, "Frozen: nothing is done and nothing undone. The manager confirms%s.\n%s\n", took, thaw)
 		return nil
 	}
-	own, _ := a.find(ctx, c)
+	own, _ := a.findNamespace(ctx, c)
 	leads, told, _ := a.managerLeads(ctx, c, own)
 	if told && !leads {
 		fmt.Fprintf(a.Out, "Frozen: no manager leads now, so nothing is done anyway; one that starts does nothing, either.\n%s\n", thaw)
@@ -104,7 +104,7 @@ See what they say: kubectl -n %s logs deployment/%s --all-pods --tail=20
 
 // managerLeads says whether a manager holds its Lease; told is false when that can't be read, and when no manager wrote it so, which
 // doubt says.
-func (a *App) managerLeads(ctx context.Context, c client.Client, own string) (leads, told bool, doubt string) {
+func (a *App) managerLeads(ctx context.Context, c client.Client, own string) (leads, known bool, doubt string) {
 	held := &coordinationv1.Lease{}
 	err := c.Get(ctx, types.NamespacedName{Namespace: own, Name: managerName}, held)
 	switch {
@@ -156,7 +156,7 @@ func (a *App) runThaw(ctx context.Context, o *thawOptions) error {
 	}
 	if err != nil {
 		if apierrors.IsForbidden(err) {
-			return fmt.Errorf("thaw: %w%s", err, neededRole)
+			return fmt.Errorf("thaw: %w%s", err, roleHint)
 		}
 		return fmt.Errorf("thaw: %w", err)
 	}
@@ -189,16 +189,16 @@ func frozenSince(rail *v1alpha1.Guardrail, now time.Time) string {
 	return text
 }
 
-// neededRole is for those who lack rights.
-const neededRole = "\nIt takes the ClusterRole autohealer-guardrail-admin."
+// roleHint is for those who lack rights.
+const roleHint = "\nIt takes the ClusterRole autohealer-guardrail-admin."
 
-// insteadOfFreezing says what else to do, on lines of its own; "" where the error says enough.
-func (a *App) insteadOfFreezing(ctx context.Context, c client.Client, err error) string {
+// freezeAlternatives says what else to do, on lines of its own; "" where the error says enough.
+func (a *App) freezeAlternatives(ctx context.Context, c client.Client, err error) string {
 	switch {
 	case meta.IsNoMatchError(err):
 		return "\nThis cluster doesn't know Autohealer's kinds, so no policy is there to act. If a manager runs all the same, stop it:\n  " + a.stopManager(ctx, c)
 	case apierrors.IsForbidden(err):
-		return neededRole + " Who may scale Deployments can stop the manager instead, which stops undo, too:\n  " + a.stopManager(ctx, c)
+		return roleHint + " Who may scale Deployments can stop the manager instead, which stops undo, too:\n  " + a.stopManager(ctx, c)
 	case strings.Contains(err.Error(), "failed calling webhook"):
 		return "\nThis webhook's configuration is older than freeze, and wants to be asked. Stop the manager instead:\n  " + a.stopManager(ctx, c)
 	case errors.Is(err, context.DeadlineExceeded):

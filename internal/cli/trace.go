@@ -64,7 +64,7 @@ func (a *App) runTrace(ctx context.Context, o *planOptions, documents []manifest
 // refuse tells why a policy would be refused.
 func (a *App) refuse(d manifest.Document, r check.Report) error {
 	for _, v := range r.Violations {
-		a.tell(d.File, d.Line, true, fmt.Sprintf("%s: %s", v.Rule, v.Message))
+		a.printNotes(d.File, d.Line, true, fmt.Sprintf("%s: %s", v.Rule, v.Message))
 	}
 	return exitStatus(exitRefused)
 }
@@ -102,7 +102,7 @@ func (a *App) simulate(r check.Report, trace detector.Trace) (ejections int, err
 			if e.Action == detector.Ejected {
 				ejections++
 			}
-			fmt.Fprintf(&events, "  %12s  %s %s\n", at, report.Printable(e.Host), happened(e))
+			fmt.Fprintf(&events, "  %12s  %s %s\n", at, report.Printable(e.Host), hostOutcome(e))
 		}
 	}
 	name := report.Printable(strings.TrimPrefix(op.Namespace+"/"+op.Name, "/"))
@@ -110,8 +110,8 @@ func (a *App) simulate(r check.Report, trace detector.Trace) (ejections int, err
 	return ejections, nil
 }
 
-// happened says what became of a host.
-func happened(e detector.Event) string {
+// hostOutcome says what became of a host.
+func hostOutcome(e detector.Event) string {
 	why := map[detector.Cause]string{
 		detector.ConsecutiveServerErrors: "consecutive 5xx", detector.ConsecutiveLocalOrigin: "consecutive failures of Envoy's own",
 	}[e.Cause]

@@ -111,12 +111,12 @@ func (a *App) runValidate(ctx context.Context, o *validateOptions) error {
 
 // judgeDocuments adds a report for each document of ours, and for each that only looks like one. Those of Guardrails and
 // exceptions are there already. Of ten thousand documents it keeps little: neither what was read nor what would be stored.
-func (a *App) judgeDocuments(ctx context.Context, w *world, stored storedFunc, files []manifest.File, rails map[manifest.Place]check.Report, result *report.Result) (failed bool) {
+func (a *App) judgeDocuments(ctx context.Context, w *policyEnv, stored storedFunc, files []manifest.File, rails map[manifest.Place]check.Report, result *report.Result) (failed bool) {
 	seen := map[check.Key]int{}
 	var skipped []guard.Skip
 	for d := range manifest.Each(files, "") {
 		if d.IsKustomization() {
-			a.tell(d.File, d.Line, false, fmt.Sprintf("the files here are judged, and not what is built of them: kubectl kustomize %s | kubectl autohealer validate -f -", path.Dir(d.File)))
+			a.printNotes(d.File, d.Line, false, fmt.Sprintf("the files here are judged, and not what is built of them: kubectl kustomize %s | kubectl autohealer validate -f -", path.Dir(d.File)))
 		}
 		r, concerns := w.reportOf(ctx, stored, rails, d)
 		if !concerns {
@@ -142,18 +142,18 @@ func (a *App) judgeDocuments(ctx context.Context, w *world, stored storedFunc, f
 }
 
 // reportOf is what is said of a document; concerns is false of one that is none of ours.
-func (w *world) reportOf(ctx context.Context, stored storedFunc, rails map[manifest.Place]check.Report, d manifest.Document) (r check.Report, concerns bool) {
+func (w *policyEnv) reportOf(ctx context.Context, stored storedFunc, rails map[manifest.Place]check.Report, d manifest.Document) (r check.Report, concerns bool) {
 	if rail, isRail := rails[d.Place()]; isRail {
 		return rail, true
 	}
 	if !check.Ours(d) {
-		return w.checker.Stranger(d)
+		return w.checker.ForeignKindWarning(d)
 	}
 	return w.checker.Document(ctx, d, stored(d.Object)), true
 }
 
 // newResult is a result without reports yet.
-func (a *App) newResult(w *world) report.Result {
+func (a *App) newResult(w *policyEnv) report.Result {
 	result := report.Result{Version: version.Of(a.Version), Colors: wantsColors(a.Out)}
 	if w.snapshot != nil {
 		result.Facts = w.snapshot.Describe(a.Clock.Now())
@@ -165,7 +165,7 @@ func (a *App) newResult(w *world) report.Result {
 }
 
 // judge is the world that judges: what the flags give.
-func (a *App) judge(ctx context.Context, o *validateOptions) (*world, error) {
+func (a *App) judge(ctx context.Context, o *validateOptions) (*policyEnv, error) {
 	p, err := a.readPolicies(ctx, o.rules, o.exceptions)
 	if err != nil {
 		return nil, err
@@ -174,7 +174,7 @@ func (a *App) judge(ctx context.Context, o *validateOptions) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := a.newWorld(ctx, s, p)
+	w, err := a.newEnv(ctx, s, p)
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +193,7 @@ func (a *App) judge(ctx context.Context, o *validateOptions) (*world, error) {
 type storedFunc func(map[string]any) map[string]any
 
 // storedObjects finds what an object is an update of: in what --old gives, or else in the cluster whose facts there are.
-func (a *App) storedObjects(w *world, paths []string) (storedFunc, error) {
+func (a *App) storedObjects(w *policyEnv, paths []string) (storedFunc, error) {
 	if len(paths) == 0 {
 		return w.stored, nil
 	}
@@ -210,7 +210,7 @@ func (a *App) storedObjects(w *world, paths []string) (storedFunc, error) {
 		for _, d := range documentsOf(files) {
 			switch {
 			case d.Object == nil:
-				a.tell(d.File, d.Line, false, "--old: "+d.Problems[0].Message+"; what it was counts as new")
+				a.printNotes(d.File, d.Line, false, "--old: "+d.Problems[0].Message+"; what it was counts as new")
 			case check.Ours(d):
 				old[w.checker.KeyOf(d.Object)] = d.Object
 			}
@@ -240,19 +240,19 @@ func (d dryRun) suffix() string {
 func (d dryRun) writes(c client.Client) client.Client {
 	switch d.value {
 	case "client":
-		return reads{client.NewDryRunClient(c)}
+		return dryRunClient{client.NewDryRunClient(c)}
 	case "server":
 		return client.NewDryRunClient(c)
 	}
 	return c
 }
 
-// reads is a client that only reads: what it is to create, patch or delete counts as written. It is over one of dry runs, so that another
+// dryRunClient is a client that only reads: what it is to create, patch or delete counts as written. It is over one of dry runs, so that another
 // write changes nothing, either.
-type reads struct{ client.Client }
+type dryRunClient struct{ client.Client }
 
 // Create fails where there is such an object, as far as that can be read.
-func (r reads) Create(ctx context.Context, o client.Object, _ ...client.CreateOption) error {
+func (r dryRunClient) Create(ctx context.Context, o client.Object, _ ...client.CreateOption) error {
 	there, _ := o.DeepCopyObject().(client.Object)
 	if err := r.Get(ctx, client.ObjectKeyFromObject(o), there); err != nil {
 		return client.IgnoreNotFound(err)
@@ -261,9 +261,9 @@ func (r reads) Create(ctx context.Context, o client.Object, _ ...client.CreateOp
 }
 
 // Patch does nothing.
-func (reads) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
+func (dryRunClient) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
 	return nil
 }
 
 // Delete does nothing.
-func (reads) Delete(context.Context, client.Object, ...client.DeleteOption) error { return nil }
+func (dryRunClient) Delete(context.Context, client.Object, ...client.DeleteOption) error { return nil }

@@ -57,15 +57,15 @@ func (g *Guard) changesOnly(own *ownRules, kept map[string]bool) (all []string) 
 	for _, kind := range g.Kinds() {
 		for _, r := range own.byKind[kind] {
 			if !kept[r.Name()] && !r.atRunTime && r.Severity == Deny && acts(kind) {
-				sample.Once(&all, fmt.Sprintf("%s for %s (%s)", r.Name(), kind, strings.Join(g.kinds[kind].fleeting(r), ", ")))
+				sample.Once(&all, fmt.Sprintf("%s for %s (%s)", r.Name(), kind, strings.Join(g.kinds[kind].admissionOnlyReads(r), ", ")))
 			}
 		}
 	}
 	return all
 }
 
-// fleeting is what a rule reads that isn't there at run time.
-func (k *builtinKind) fleeting(r *compiledRule) []string {
+// admissionOnlyReads is what a rule reads that isn't there at run time.
+func (k *builtinKind) admissionOnlyReads(r *compiledRule) []string {
 	var paths []string
 	for _, path := range r.reads.list() {
 		if k.isLive(path) || slices.Contains([]string{rootFacts, rootRequest, rootOldObject}, rootOf(path)) {
@@ -178,7 +178,7 @@ func forecastException(e *evaluation) (any, error) {
 		marked = excepted(target)
 	}
 	if p.TargetHash != x.Spec.SpecHash {
-		p.UnmarkedRules = e.unmarked(x, marked)
+		p.UnmarkedRules = e.unmarkedRules(x, marked)
 	}
 	return p, nil
 }
@@ -192,8 +192,8 @@ func excepted(object client.Object) []string {
 	return rules
 }
 
-// unmarked are the exception's rules that the generated policy has too, but for those marked.
-func (e *evaluation) unmarked(x *v1alpha1.GuardrailException, marked []string) []string {
+// unmarkedRules are the exception's rules that the generated policy has too, but for those marked.
+func (e *evaluation) unmarkedRules(x *v1alpha1.GuardrailException, marked []string) []string {
 	var ids []string
 	for _, r := range e.rules.kinds[x.Spec.TargetRef.Kind].rules {
 		if r.inPolicy() && slices.Contains(x.Spec.RuleIDs, r.ID) && !slices.Contains(marked, r.ID) {

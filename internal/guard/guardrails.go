@@ -26,7 +26,7 @@ type GuardrailResult struct {
 // order of the Guardrails. Compiling may take seconds; see Tighten for what can't wait.
 func (g *Guard) SetGuardrails(all []*v1alpha1.Guardrail) []GuardrailResult {
 	results, change := g.setGuardrails(all)
-	g.announce(change)
+	g.notifyAll(change)
 	return results
 }
 
@@ -36,7 +36,7 @@ func (g *Guard) setGuardrails(all []*v1alpha1.Guardrail) ([]GuardrailResult, Cha
 	ctx, former, known := context.Background(), g.rules.Load().compiled, compiledRules{}
 	compiled := make([]*ownRules, len(all))
 	for i, rail := range all {
-		compiled[i] = g.compileOwn(rail.DeepCopy(), former.anew(known))
+		compiled[i] = g.compileOwn(rail.DeepCopy(), former.recompile(known))
 	}
 	inOrder := slices.SortedFunc(slices.Values(compiled), byAge)
 	g.charge(inOrder)
@@ -74,9 +74,9 @@ func (g *Guard) Tighten(all []*v1alpha1.Guardrail) {
 	g.tighten(func(*ruleSet) { g.newest = all })
 }
 
-// Lose says why it isn't known any more whether the Guardrails that were set are those that are stored: somebody may have
+// GuardrailsUnknown says why it isn't known any more whether the Guardrails that were set are those that are stored: somebody may have
 // paused everything. So it counts as paused until Lose is called with "".
-func (g *Guard) Lose(why string) {
+func (g *Guard) GuardrailsUnknown(why string) {
 	g.tighten(func(*ruleSet) { g.lost = why })
 }
 
@@ -89,7 +89,7 @@ func (g *Guard) tighten(take func(*ruleSet)) {
 	set.policy = g.tightened(set.merged)
 	g.rules.Store(&set)
 	g.mu.Unlock()
-	g.announce(Change{Policy: !reflect.DeepEqual(was, set.policy)})
+	g.notifyAll(Change{Policy: !reflect.DeepEqual(was, set.policy)})
 }
 
 // GuardrailsListed says that Tighten has had all Guardrails there are, or that there can't be any since their CRD isn't

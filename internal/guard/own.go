@@ -107,7 +107,7 @@ func (k *builtinKind) compileOwnRule(rail string, r *v1alpha1.GuardrailRule) *co
 type compiledRules map[ruleKey]*compiledRule
 
 // ruleKey is all that a compiled rule depends on: its kind, its Guardrail and what that says of it.
-type ruleKey struct{ kind, rail, rule string }
+type ruleKey struct{ kind, guardrail, rule string }
 
 func keyOf(k *builtinKind, rail string, r *v1alpha1.GuardrailRule) ruleKey {
 	compiled := *r
@@ -115,8 +115,8 @@ func keyOf(k *builtinKind, rail string, r *v1alpha1.GuardrailRule) ruleKey {
 	return ruleKey{k.name, rail, fmt.Sprintf("%#v", compiled)}
 }
 
-// anew compiles what isn't known, and keeps in now all that was asked for: memory holds what is in force, and nothing else.
-func (c compiledRules) anew(now compiledRules) compiler {
+// recompile compiles what isn't known, and keeps in now all that was asked for: memory holds what is in force, and nothing else.
+func (c compiledRules) recompile(now compiledRules) compiler {
 	return func(k *builtinKind, rail string, r *v1alpha1.GuardrailRule) *compiledRule {
 		key := keyOf(k, rail, r)
 		compiled, known := c[key]

@@ -155,7 +155,7 @@ func TestLoopsOverWhatNoSchemaBoundsEnd(t *testing.T) {
 		loops = fmt.Sprintf("object.spec.dependentResourceInfos.all(%c, %s)", variable, loops)
 	}
 	rules := g.rules.Load()
-	for _, infos := range []int{smallList, smallList + 1, 500} {
+	for _, infos := range []int{maxSmallList, maxSmallList + 1, 500} {
 		t.Run(strconv.Itoa(infos), func(t *testing.T) {
 			object := `{"apiVersion":"autohealer.resourcestack.com/v1alpha1","kind":"ProbeConfig","metadata":{"name":"x","namespace":"y"},"spec":{"dependentResourceInfos":[` +
 				strings.TrimSuffix(strings.Repeat("{},", infos), ",") + "]}}"
@@ -167,7 +167,7 @@ func TestLoopsOverWhatNoSchemaBoundsEnd(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := e.holds(p, e); infos > smallList && !errors.Is(e.inability(err), errBudget) {
+			if _, err := e.holds(p, e); infos > maxSmallList && !errors.Is(e.inability(err), errBudget) {
 				t.Errorf("%v, want that it is over budget", err)
 			}
 		})

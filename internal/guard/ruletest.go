@@ -161,7 +161,7 @@ func (p *planPart) fix(said map[string]json.RawMessage, of reflect.Type, unlimit
 		}
 		decoder := json.NewDecoder(bytes.NewReader(said[name]))
 		if err := decoder.Decode(value.Field(i).Addr().Interface()); err != nil {
-			if what, isMisfit := Misfit(err, name); isMisfit {
+			if what, isMisfit := TypeMismatch(err, name); isMisfit {
 				return errors.New(what)
 			}
 			return fmt.Errorf("%s: %w", name, err)

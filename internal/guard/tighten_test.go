@@ -88,8 +88,8 @@ func TestNotKnowingWhatGuardrailsThereArePausesUntilItIsKnownAgain(t *testing.T)
 	g := newTestGuard(t, nil)
 	var told []Change
 	g.OnChange(func(c Change) { told = append(told, c) })
-	g.Lose("forbidden")
-	g.Lose("forbidden")
+	g.GuardrailsUnknown("forbidden")
+	g.GuardrailsUnknown("forbidden")
 	if p := g.Policy(); !p.Paused() || p.Lost != "forbidden" || len(told) != 1 || !told[0].Policy {
 		t.Errorf("paused %v, told %v", p.Paused(), told)
 	}
@@ -101,7 +101,7 @@ func TestNotKnowingWhatGuardrailsThereArePausesUntilItIsKnownAgain(t *testing.T)
 	if _, v := Admit(t.Context(), g, stored(t, goodSpec)); !v.Allowed {
 		t.Errorf("the rules say nothing else: %s", v.Message())
 	}
-	g.Lose("")
+	g.GuardrailsUnknown("")
 	if p := g.Policy(); p.Paused() || p.Limits.MaxTaintedNodes.String() != "50%" {
 		t.Errorf("known again, it is %+v", p)
 	}

@@ -42,14 +42,14 @@ func cacheOptions(o options, interrupted func()) cache.Options {
 		},
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Node{}: {Transform: slimNode},
+			&corev1.Node{}: {Transform: trimNode},
 			// What is stored isn't a Pod any more: only the planner's handlers can read it. All others read pods live.
 			&corev1.Pod{}:                {Transform: weeder.Transform},
-			&corev1.Service{}:            {Transform: slimService},
-			&corev1.Namespace{}:          {Transform: slimNamespace},
-			&discoveryv1.EndpointSlice{}: {Transform: slimSlice},
-			&appsv1.Deployment{}:         {Transform: slimWorkload},
-			&appsv1.StatefulSet{}:        {Transform: slimWorkload},
+			&corev1.Service{}:            {Transform: trimService},
+			&corev1.Namespace{}:          {Transform: trimNamespace},
+			&discoveryv1.EndpointSlice{}: {Transform: trimSlice},
+			&appsv1.Deployment{}:         {Transform: trimWorkload},
+			&appsv1.StatefulSet{}:        {Transform: trimWorkload},
 			// Only node leases: the manager may not list others, and there may be many.
 			&coordinationv1.Lease{}: {Namespaces: map[string]cache.Config{corev1.NamespaceNodeLease: {}}},
 			// Only its own, as of Secrets the record of the serving certificate: the manager may not watch others.
@@ -59,8 +59,8 @@ func cacheOptions(o options, interrupted func()) cache.Options {
 	}
 }
 
-// slimNode drops the list of images and volumes.
-func slimNode(object any) (any, error) {
+// trimNode drops the list of images and volumes.
+func trimNode(object any) (any, error) {
 	if node, ok := object.(*corev1.Node); ok {
 		node.ManagedFields = nil
 		node.Status.Images, node.Status.VolumesInUse, node.Status.VolumesAttached = nil, nil, nil
@@ -68,10 +68,10 @@ func slimNode(object any) (any, error) {
 	return object, nil
 }
 
-// slimService leaves what says whose pods a Service has, and by which addresses and ports they are reached.
-func slimService(object any) (any, error) {
+// trimService leaves what says whose pods a Service has, and by which addresses and ports they are reached.
+func trimService(object any) (any, error) {
 	if svc, ok := object.(*corev1.Service); ok {
-		svc.ObjectMeta = slimMeta(svc.ObjectMeta, false)
+		svc.ObjectMeta = trimMeta(svc.ObjectMeta, false)
 		svc.Spec = corev1.ServiceSpec{
 			Type: svc.Spec.Type, Selector: svc.Spec.Selector, PublishNotReadyAddresses: svc.Spec.PublishNotReadyAddresses, ClusterIPs: svc.Spec.ClusterIPs,
 			Ports: svc.Spec.Ports, IPFamilies: svc.Spec.IPFamilies,
@@ -81,11 +81,11 @@ func slimService(object any) (any, error) {
 	return object, nil
 }
 
-// slimNamespace leaves the labels, and whether it is hibernated.
-func slimNamespace(object any) (any, error) {
+// trimNamespace leaves the labels, and whether it is hibernated.
+func trimNamespace(object any) (any, error) {
 	if ns, ok := object.(*corev1.Namespace); ok {
 		hibernated, annotated := ns.Annotations[v1alpha1.AnnotationHibernated]
-		ns.ObjectMeta = slimMeta(ns.ObjectMeta, true)
+		ns.ObjectMeta = trimMeta(ns.ObjectMeta, true)
 		if annotated {
 			ns.Annotations = map[string]string{v1alpha1.AnnotationHibernated: hibernated}
 		}
@@ -93,11 +93,11 @@ func slimNamespace(object any) (any, error) {
 	return object, nil
 }
 
-// slimWorkload leaves whether people ask to leave it alone.
-func slimWorkload(object any) (any, error) {
+// trimWorkload leaves whether people ask to leave it alone.
+func trimWorkload(object any) (any, error) {
 	if w, ok := object.(*metav1.PartialObjectMetadata); ok {
 		until, asked := w.Annotations[v1alpha1.AnnotationHoldUntil]
-		w.ObjectMeta = slimMeta(w.ObjectMeta, false)
+		w.ObjectMeta = trimMeta(w.ObjectMeta, false)
 		if asked {
 			w.Annotations = map[string]string{v1alpha1.AnnotationHoldUntil: until}
 		}
@@ -105,10 +105,10 @@ func slimWorkload(object any) (any, error) {
 	return object, nil
 }
 
-// slimSlice leaves which pods are behind which Service, where, and how they are.
-func slimSlice(object any) (any, error) {
+// trimSlice leaves which pods are behind which Service, where, and how they are.
+func trimSlice(object any) (any, error) {
 	if slice, ok := object.(*discoveryv1.EndpointSlice); ok {
-		slice.ObjectMeta = slimMeta(slice.ObjectMeta, true)
+		slice.ObjectMeta = trimMeta(slice.ObjectMeta, true)
 		for i := range slice.Endpoints {
 			e := &slice.Endpoints[i]
 			*e = discoveryv1.Endpoint{Addresses: e.Addresses, Zone: e.Zone, Conditions: e.Conditions, TargetRef: e.TargetRef}
@@ -117,7 +117,7 @@ func slimSlice(object any) (any, error) {
 	return object, nil
 }
 
-func slimMeta(meta metav1.ObjectMeta, labels bool) metav1.ObjectMeta {
+func trimMeta(meta metav1.ObjectMeta, labels bool) metav1.ObjectMeta {
 	slim := metav1.ObjectMeta{
 		Namespace: meta.Namespace, Name: meta.Name, UID: meta.UID, ResourceVersion: meta.ResourceVersion, DeletionTimestamp: meta.DeletionTimestamp,
 	}
@@ -128,11 +128,11 @@ func slimMeta(meta metav1.ObjectMeta, labels bool) metav1.ObjectMeta {
 }
 
 const (
-	// targetsRead is one more than what a rule warns of.
-	targetsRead = 1001
-	// targetsLooked and forecastTakes keep a review well within the webhook's five seconds.
-	targetsLooked = 100
-	forecastTakes = 2500 * time.Millisecond
+	// maxTargetsRead is one more than what a rule warns of.
+	maxTargetsRead = 1001
+	// maxTargetsChecked and forecastTimeout keep a review well within the webhook's five seconds.
+	maxTargetsChecked = 100
+	forecastTimeout   = 2500 * time.Millisecond
 )
 
 // newDependents asks the planner of HealthCheckRegistrations. It reads targets live, and not all: they may be of a kind that nothing has
@@ -158,7 +158,7 @@ func newDependents(mgr ctrl.Manager, o options) (*dependents.Survey, error) {
 			}
 			return all, nil
 		},
-		Read: targetsRead, Look: targetsLooked, Within: forecastTakes, Known: &dependents.Known{},
+		Read: maxTargetsRead, Look: maxTargetsChecked, Within: forecastTimeout, Known: &dependents.Known{},
 	}, nil
 }
 

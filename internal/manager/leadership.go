@@ -25,8 +25,8 @@ import (
 	"github.com/resourcestack/autohealer/internal/kube"
 )
 
-// standAsideFor is how soon a manager that stands aside looks again.
-const standAsideFor = 5 * time.Second
+// foreignRecheck is how soon a manager checks again whether the cluster is still another installation's.
+const foreignRecheck = 5 * time.Second
 
 // leadership is the lock of the leader election, and knows whether this process surely holds it. The election itself
 // doesn't: a process that stood still while another one took over learns of it only when it has failed to renew for
@@ -86,9 +86,9 @@ func (l *leadership) renew(ctx context.Context, record resourcelock.LeaderElecti
 	}
 	asked := l.Clock.Now()
 	if err := l.ours(ctx); err != nil {
-		if isOthers(err) {
+		if isForeign(err) {
 			l.renewed.Store(nil)
-			l.standAside(ctx)
+			l.waitUntilOurs(ctx)
 		}
 		return err
 	}
@@ -108,15 +108,15 @@ func (l *leadership) ours(ctx context.Context) error {
 	return l.Ours(ctx)
 }
 
-// standAside returns when the cluster is no longer another installation's: else the election would try and fail, and say so, every two
+// waitUntilOurs returns when the cluster is no longer another installation's: else the election would try and fail, and say so, every two
 // seconds for as long as there are two.
-func (l *leadership) standAside(ctx context.Context) {
-	_ = wait.PollUntilContextCancel(ctx, standAsideFor, false, func(ctx context.Context) (bool, error) { // it fails when ctx ends
-		return !isOthers(l.Ours(ctx)), nil
+func (l *leadership) waitUntilOurs(ctx context.Context) {
+	_ = wait.PollUntilContextCancel(ctx, foreignRecheck, false, func(ctx context.Context) (bool, error) { // it fails when ctx ends
+		return !isForeign(l.Ours(ctx)), nil
 	})
 }
 
-func isOthers(err error) bool {
+func isForeign(err error) bool {
 	_, others := errors.AsType[*installation.Other](err)
 	return others
 }
@@ -132,11 +132,11 @@ func (l *leadership) fresh() bool {
 	return renewed != nil && l.Clock.Since(*renewed) < l.Trusted
 }
 
-// outspoken is a manager whose log says why it isn't ready: readyz itself withholds the reasons from whoever asks.
-type outspoken struct{ ctrl.Manager }
+// loggedReadiness is a manager whose log says why it isn't ready: readyz itself withholds the reasons from whoever asks.
+type loggedReadiness struct{ ctrl.Manager }
 
 // AddReadyzCheck adds a check whose outcome is logged.
-func (m outspoken) AddReadyzCheck(name string, check healthz.Checker) error {
+func (m loggedReadiness) AddReadyzCheck(name string, check healthz.Checker) error {
 	return m.Manager.AddReadyzCheck(name, logged(m.GetLogger().WithValues("check", name), check))
 }
 

@@ -130,7 +130,7 @@ func newOutliers(ctx context.Context, mgr ctrl.Manager, o options) (*outliers.In
 		return nil, err
 	}
 	routed := &outliers.Informers{
-		Cache: mgr.GetCache(), Mapper: freshMapper{mgr.GetConfig(), mgr.GetHTTPClient()}, Definition: definition, OwnNamespace: o.namespace,
+		Cache: mgr.GetCache(), Mapper: liveMapper{mgr.GetConfig(), mgr.GetHTTPClient()}, Definition: definition, OwnNamespace: o.namespace,
 	}
 	if err := routed.Follow(ctx); err != nil {
 		return nil, err
@@ -255,16 +255,16 @@ func definitions(config *rest.Config, through *http.Client) (func(name string) t
 	}, nil
 }
 
-// freshMapper asks the API server each time. The manager's mapper remembers a group's versions, and doesn't learn of one that the group
+// liveMapper asks the API server each time. The manager's mapper remembers a group's versions, and doesn't learn of one that the group
 // gets later: a cluster with HTTPRoutes in v1 gets TCPRoutes in v1alpha2.
-type freshMapper struct {
-	config  *rest.Config
-	through *http.Client
+type liveMapper struct {
+	config *rest.Config
+	client *http.Client
 }
 
 // RESTMapping tells how a kind is served now.
-func (m freshMapper) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
-	mapper, err := apiutil.NewDynamicRESTMapper(m.config, m.through)
+func (m liveMapper) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	mapper, err := apiutil.NewDynamicRESTMapper(m.config, m.client)
 	if err != nil {
 		return nil, fmt.Errorf("make a mapper: %w", err)
 	}

@@ -79,10 +79,10 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("make the manager: %w", err)
 	}
-	if err := addAll(ctx, outspoken{mgr}, o, facts, serving, leads, marker); err != nil {
+	if err := addAll(ctx, loggedReadiness{mgr}, o, facts, serving, leads, marker); err != nil {
 		return err
 	}
-	if err := addMarker(ctx, outspoken{mgr}, o, marker); err != nil {
+	if err := addMarker(ctx, loggedReadiness{mgr}, o, marker); err != nil {
 		return err
 	}
 	mgr.GetLogger().Info("Starting Autohealer", "version", o.built, "namespace", o.namespace)
@@ -206,16 +206,16 @@ func Main(built string, timings timing.Timings, args []string) int {
 func logHandler(o options, out io.Writer) slog.Handler {
 	handlerOptions := &slog.HandlerOptions{Level: slog.Level(-o.verbosity)}
 	if o.logFormat == "text" {
-		return withoutNoise{slog.NewTextHandler(out, handlerOptions)}
+		return noiseFilter{slog.NewTextHandler(out, handlerOptions)}
 	}
-	return withoutNoise{slog.NewJSONHandler(out, handlerOptions)}
+	return noiseFilter{slog.NewJSONHandler(out, handlerOptions)}
 }
 
-// withoutNoise leaves out what libraries log at their own discretion and nobody can do anything about.
-type withoutNoise struct{ slog.Handler }
+// noiseFilter leaves out what libraries log at their own discretion and nobody can do anything about.
+type noiseFilter struct{ slog.Handler }
 
 // Handle writes an entry, unless it is noise.
-func (h withoutNoise) Handle(ctx context.Context, entry slog.Record) error {
+func (h noiseFilter) Handle(ctx context.Context, entry slog.Record) error {
 	noise := false
 	entry.Attrs(func(a slog.Attr) bool {
 		noise = isNoise(entry.Message, a)
@@ -244,11 +244,11 @@ func isNoise(message string, a slog.Attr) bool {
 }
 
 // WithAttrs implements slog.Handler.
-func (h withoutNoise) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return withoutNoise{h.Handler.WithAttrs(attrs)}
+func (h noiseFilter) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return noiseFilter{h.Handler.WithAttrs(attrs)}
 }
 
 // WithGroup implements slog.Handler.
-func (h withoutNoise) WithGroup(name string) slog.Handler {
-	return withoutNoise{h.Handler.WithGroup(name)}
+func (h noiseFilter) WithGroup(name string) slog.Handler {
+	return noiseFilter{h.Handler.WithGroup(name)}
 }

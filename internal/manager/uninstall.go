@@ -30,8 +30,8 @@ import (
 // policies whose finalizer waits for a manager would wait for ever.
 const uninstallCheck = "uninstall-check"
 
-// mostNamed is how many policies are named.
-const mostNamed = 20
+// maxNamed is how many policies are named.
+const maxNamed = 20
 
 // checkUninstall gives the exit code: 0 the manager may go, 1 it may not, 2 that can't be told.
 func checkUninstall(ctx context.Context, flags *flag.FlagSet, args []string, out io.Writer) int {
@@ -93,8 +93,8 @@ func refusal(left []string) string {
 	if len(left) == 1 {
 		what = "1 policy is"
 	}
-	if len(left) > mostNamed {
-		named = append(slices.Clone(left[:mostNamed]), fmt.Sprintf("… and %d more", len(left)-mostNamed))
+	if len(left) > maxNamed {
+		named = append(slices.Clone(left[:maxNamed]), fmt.Sprintf("… and %d more", len(left)-maxNamed))
 	}
 	var plurals []string
 	for _, k := range finalized() {

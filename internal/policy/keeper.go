@@ -35,13 +35,13 @@ type Steps[T Object] struct {
 	// Left counts what must be undone before a policy that is being deleted may go. Nil for a kind whose policies leave nothing: they
 	// have no finalizer, and are described as others while somebody else's keeps them.
 	Left func(ctx context.Context, policy T) (Left, error)
-	// Gone forgets what was told of the policy that had this name: series, and what was written when.
+	// Gone forgets what was reported of the policy that had this name: series, and what was written when.
 	Gone func(types.NamespacedName)
 }
 
 // Left is what a policy did that is not undone yet.
 type Left struct {
-	// Unknown: nobody can tell, so the policy stays.
+	// Unknown: it can't be determined, so the policy stays.
 	Unknown bool
 	Targets int
 	// Sample names some of them.
@@ -52,9 +52,9 @@ type Left struct {
 type Description[T Object] struct {
 	// After is the policy with this status.
 	After T
-	// Skip: nothing can be told yet, or it needn't be now. It is described anew soon.
+	// Skip: nothing can be reported yet, or it needn't be now. It is described again soon.
 	Skip bool
-	// Again is when to describe it anew though nothing changed; 0 for never.
+	// Again is when to describe it again though nothing changed; 0 for never.
 	Again time.Duration
 	// Stored is called once the status is stored, whether that took a write or not. Optional.
 	Stored func(written bool)
@@ -71,20 +71,20 @@ type Keeper[T Object] struct {
 	// Leads says whether this replica surely leads. Default: it does.
 	Leads func() bool
 
-	pace Pace
+	throttle StatusThrottle
 }
 
 // Reconcile keeps one policy's finalizer and status.
 func (k *Keeper[T]) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	result, err := k.keep(ctx, request.NamespacedName)
+	result, err := k.reconcile(ctx, request.NamespacedName)
 	return kube.AfterConflict(ctx, result, err, Delay)
 }
 
-func (k *Keeper[T]) keep(ctx context.Context, name types.NamespacedName) (reconcile.Result, error) {
+func (k *Keeper[T]) reconcile(ctx context.Context, name types.NamespacedName) (reconcile.Result, error) {
 	policy := k.New()
 	if err := k.Client.Get(ctx, name, policy); err != nil {
 		if apierrors.IsNotFound(err) {
-			k.pace.Forget(name)
+			k.throttle.Forget(name)
 			k.Gone(name)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
@@ -100,10 +100,10 @@ func (k *Keeper[T]) keep(ctx context.Context, name types.NamespacedName) (reconc
 			return reconcile.Result{}, err
 		}
 	}
-	if wait := k.pace.Wait(name, k.Clock.Now(), k.urgent(policy)); wait > 0 {
+	if wait := k.throttle.Wait(name, k.Clock.Now(), k.urgent(policy)); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	return k.tell(ctx, policy, Left{})
+	return k.writeStatus(ctx, policy, Left{})
 }
 
 func (k *Keeper[T]) urgent(policy T) bool {
@@ -113,37 +113,37 @@ func (k *Keeper[T]) urgent(policy T) bool {
 	return policy.GetObservedGeneration() != policy.GetGeneration()
 }
 
-// release lets a policy go once all that it did is undone, and tells until then what is left.
+// release lets a policy go once all that it did is undone, and reports until then what is left.
 func (k *Keeper[T]) release(ctx context.Context, policy T) (reconcile.Result, error) {
-	left, doubt := k.Left(ctx, policy)
-	if doubt == nil && !left.Unknown && left.Targets == 0 {
+	left, leftErr := k.Left(ctx, policy)
+	if leftErr == nil && !left.Unknown && left.Targets == 0 {
 		return reconcile.Result{}, client.IgnoreNotFound(kube.SetFinalizer(ctx, k.Client, policy, v1alpha1.FinalizerUndo, false))
 	}
-	if k.pace.Wait(client.ObjectKeyFromObject(policy), k.Clock.Now(), false) > 0 {
-		return reconcile.Result{RequeueAfter: Delay}, doubt
+	if k.throttle.Wait(client.ObjectKeyFromObject(policy), k.Clock.Now(), false) > 0 {
+		return reconcile.Result{RequeueAfter: Delay}, leftErr
 	}
-	_, err := k.tell(ctx, policy, left)
-	return reconcile.Result{RequeueAfter: Delay}, errors.Join(doubt, err)
+	_, err := k.writeStatus(ctx, policy, left)
+	return reconcile.Result{RequeueAfter: Delay}, errors.Join(leftErr, err)
 }
 
-// tell writes the status that a policy should have, and tells of conditions that turned.
-func (k *Keeper[T]) tell(ctx context.Context, policy T, left Left) (reconcile.Result, error) {
-	is, doubt := k.Describe(ctx, policy, left)
-	if is.Skip {
-		return reconcile.Result{RequeueAfter: max(is.Again, Delay)}, doubt
+// writeStatus writes the status that a policy should have, and reports transitions of its conditions.
+func (k *Keeper[T]) writeStatus(ctx context.Context, policy T, left Left) (reconcile.Result, error) {
+	description, describeErr := k.Describe(ctx, policy, left)
+	if description.Skip {
+		return reconcile.Result{RequeueAfter: max(description.Again, Delay)}, describeErr
 	}
 	before := policy.GetConditions()
-	written, err := kube.WriteStatus(ctx, k.Client, policy, is.After)
+	written, err := kube.WriteStatus(ctx, k.Client, policy, description.After)
 	if err != nil {
-		return reconcile.Result{}, errors.Join(err, doubt)
+		return reconcile.Result{}, errors.Join(err, describeErr)
 	}
 	if written {
-		Tell(k.Events, policy, before, is.After.GetConditions())
+		Tell(k.Events, policy, before, description.After.GetConditions())
 	}
-	if is.Stored != nil {
-		is.Stored(written)
+	if description.Stored != nil {
+		description.Stored(written)
 	}
-	return reconcile.Result{RequeueAfter: is.Again}, doubt
+	return reconcile.Result{RequeueAfter: description.Again}, describeErr
 }
 
 // accepted says whether a policy's status says that the rules admit it.

@@ -56,13 +56,13 @@ func user(ctx context.Context, c client.Client) string {
 	return review.Status.UserInfo.Username
 }
 
-// lookAgain lies between two looks at whether the manager has confirmed.
-const lookAgain = 100 * time.Millisecond
+// pollInterval lies between two looks at whether the manager has confirmed.
+const pollInterval = 100 * time.Millisecond
 
 // Confirmed waits until the leading manager has put the Guardrail in force, at most for so long. An error other than the
 // deadline's is the API server's.
 func Confirmed(ctx context.Context, c client.Client, rail *v1alpha1.Guardrail, within time.Duration) (confirmed bool, err error) {
-	err = wait.PollUntilContextTimeout(ctx, lookAgain, within, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, pollInterval, within, true, func(ctx context.Context) (bool, error) {
 		now := &v1alpha1.Guardrail{}
 		if err := c.Get(ctx, client.ObjectKeyFromObject(rail), now); err != nil {
 			return false, err
@@ -104,7 +104,7 @@ func Thaw(ctx context.Context, c client.Client) (was *v1alpha1.Guardrail, others
 // Gone waits for a deletion, at most for so long, and gives what is left then, which waits for somebody's finalizers; nil when it is gone.
 func Gone(ctx context.Context, c client.Client, was *v1alpha1.Guardrail, within time.Duration) (left *v1alpha1.Guardrail, err error) {
 	now := &v1alpha1.Guardrail{}
-	err = wait.PollUntilContextTimeout(ctx, lookAgain, within, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, pollInterval, within, true, func(ctx context.Context) (bool, error) {
 		err := c.Get(ctx, client.ObjectKeyFromObject(was), now)
 		return apierrors.IsNotFound(err) || err == nil && now.UID != was.UID, client.IgnoreNotFound(err)
 	})

@@ -31,7 +31,7 @@ func (o *Overview) Text(w io.Writer, opts TextOptions) error {
 		return err
 	}
 	for _, p := range o.Policies {
-		if opts.Wide || p.Well() && p.HeldBack == 0 || p.Message == "" {
+		if opts.Wide || p.Healthy() && p.HeldBack == 0 || p.Message == "" {
 			continue
 		}
 		fmt.Fprintf(&out, "\n%s: %s\n", words.Painter(opts.Colors)(words.Yellow, p.heading()), p.Message)
@@ -109,15 +109,15 @@ func (l Limit) text() string {
 	return fmt.Sprintf("%s: %d of %d used (%s of %d%s)", l.Name, l.Used, l.Allowed, l.Value, l.Of, without)
 }
 
-// mostShown of a kind are on a screen; -o json has all.
-const mostShown = 5
+// maxShown of a kind are on a screen; -o json has all.
+const maxShown = 5
 
 // shown are the lines of some, and how many more there are.
 func shown[T any](all []T, text func(T) string, more string) (lines []string) {
-	for _, one := range all[:min(len(all), mostShown)] {
+	for _, one := range all[:min(len(all), maxShown)] {
 		lines = append(lines, text(one))
 	}
-	if n := len(all) - mostShown; n > 0 {
+	if n := len(all) - maxShown; n > 0 {
 		lines = append(lines, fmt.Sprintf(more, n))
 	}
 	return lines

@@ -63,7 +63,7 @@ func (p *Plan) more(depth, n int, noun, rest string) {
 	}
 }
 
-const hasThemAll = "; -o json has them all"
+const allInJSON = "; -o json has them all"
 
 // Plans are what several policies would do together.
 type Plans struct {

@@ -47,7 +47,7 @@ func color(of guard.Severity) words.Color {
 // skippedTogether are the rules that lacked something to ask, with the number of objects about which.
 func skippedTogether(result Result) []skippedRules {
 	var all []skippedRules
-	for _, missing := range wants {
+	for _, missing := range missingKinds {
 		for _, r := range result.Reports {
 			s := skippedRules{label: skippedLabel(missing), rules: strings.Join(skippedFor(r, missing), ", "), objects: 1}
 			i := slices.IndexFunc(all, func(other skippedRules) bool { return other.label == s.label && other.rules == s.rules })
@@ -111,7 +111,7 @@ func summary(result Result) string {
 	if result.Facts != "" {
 		hints[guard.MissingFacts] = "more facts than these (facts export writes them anew, or --live)"
 	}
-	for _, missing := range wants {
+	for _, missing := range missingKinds {
 		if n := len(lacking[missing]); n > 0 {
 			parts = append(parts, sample.Count(n, "rule")+" skipped for want of "+hints[missing])
 		}

@@ -154,7 +154,7 @@ func into(raw *unstructured.Unstructured, object client.Object) error {
 	if again := json.Unmarshal(text, object); again != nil {
 		err = again
 	}
-	if words, isMisfit := guard.Misfit(err, ""); isMisfit {
+	if words, isMisfit := guard.TypeMismatch(err, ""); isMisfit {
 		return errors.New(words)
 	}
 	return err

@@ -181,7 +181,7 @@ func (f *Facts) probedFleet(policy guardrail.Policy) *probe.Fleet {
 	fleet, breaker := probe.NewFleet(policy.Limits), ""
 	for _, pc := range f.probers() {
 		if pc.Status.Targets != nil {
-			f.enlist(fleet, pc)
+			f.addTargets(fleet, pc)
 		}
 		breaker = max(breaker, pc.Status.BreakerID) // they are in the order of time
 	}
@@ -191,8 +191,8 @@ func (f *Facts) probedFleet(policy guardrail.Policy) *probe.Fleet {
 	return fleet
 }
 
-// enlist takes in a config's targets. A status names only some; those that it doesn't name get names that no namespace has.
-func (f *Facts) enlist(fleet *probe.Fleet, pc *v1alpha1.ProbeConfig) {
+// addTargets takes in a config's targets. A status names only some; those that it doesn't name get names that no namespace has.
+func (f *Facts) addTargets(fleet *probe.Fleet, pc *v1alpha1.ProbeConfig) {
 	counts, now := pc.Status.Targets, f.snapshot.ServerTime.Time
 	down := downIn(pc)
 	for i := range max(counts.Probed, counts.ScaledDown) {
@@ -203,8 +203,8 @@ func (f *Facts) enlist(fleet *probe.Fleet, pc *v1alpha1.ProbeConfig) {
 		case int(i) < len(down):
 			t.Namespace = down[i]
 		}
-		f.expect(fleet, pc, t)
-		fleet.SetActive(t, f.acts(pc) && int(i) < works(pc), now)
+		f.addTarget(fleet, pc, t)
+		fleet.SetActive(t, f.inForce(pc) && int(i) < workingTargets(pc), now)
 		if i < counts.Probed {
 			fleet.ObserveRun(t, &probe.State{}, now)
 		}
@@ -212,19 +212,19 @@ func (f *Facts) enlist(fleet *probe.Fleet, pc *v1alpha1.ProbeConfig) {
 	}
 }
 
-// expect takes in a target as the controller does.
-func (f *Facts) expect(fleet *probe.Fleet, pc *v1alpha1.ProbeConfig, t probe.TargetKey) {
+// addTarget takes in a target as the controller does.
+func (f *Facts) addTarget(fleet *probe.Fleet, pc *v1alpha1.ProbeConfig, t probe.TargetKey) {
 	fleet.Add(t, pc.Namespace != f.ownNamespace)
 }
 
-// acts says whether a config is in force, and so counts for others.
-func (*Facts) acts(pc *v1alpha1.ProbeConfig) bool {
+// inForce says whether a config is in force, and so counts for others.
+func (*Facts) inForce(pc *v1alpha1.ProbeConfig) bool {
 	return pc.Spec.Mode != v1alpha1.Observe && pc.DeletionTimestamp == nil && meta.IsStatusConditionTrue(pc.Status.Conditions, v1alpha1.ConditionAccepted)
 }
 
-// worked says whether a target's external kubeconfig works, by a config's status. A status that tells of one may mean the one before it: that
+// targetWorks says whether a target's external kubeconfig works, by a config's status. A status that tells of one may mean the one before it: that
 // the one that is there never worked is told once it fails.
-func worked(pc *v1alpha1.ProbeConfig, namespace string) bool {
+func targetWorks(pc *v1alpha1.ProbeConfig, namespace string) bool {
 	proven := func(p v1alpha1.ProvenKubeconfig) bool { return p.Namespace == namespace }
 	fails := func(t v1alpha1.TargetState) bool {
 		return t.Namespace == namespace && t.Reason == v1alpha1.ReasonKubeconfigUntried
@@ -233,25 +233,25 @@ func worked(pc *v1alpha1.ProbeConfig, namespace string) bool {
 	return (len(all) >= probe.MaxProvenKubeconfigs || slices.ContainsFunc(all, proven)) && !slices.ContainsFunc(pc.Status.WorstTargets, fails)
 }
 
-// works is how many targets of a config count for others, as far as its status tells.
-func works(pc *v1alpha1.ProbeConfig) int {
+// workingTargets is how many targets of a config count for others, as far as its status tells.
+func workingTargets(pc *v1alpha1.ProbeConfig) int {
 	all := pc.Status.ProvenKubeconfigs
 	if len(all) >= probe.MaxProvenKubeconfigs {
 		return math.MaxInt
 	}
 	n := 0
 	for _, p := range all {
-		if worked(pc, p.Namespace) {
+		if targetWorks(pc, p.Namespace) {
 			n++
 		}
 	}
 	return n
 }
 
-// mayGoDown says whether nothing of a target itself is in the way.
-func mayGoDown(pc *v1alpha1.ProbeConfig, c *probe.Config, namespace string) probe.Permit {
+// canScaleDown says whether nothing of a target itself is in the way.
+func canScaleDown(pc *v1alpha1.ProbeConfig, c *probe.Config, namespace string) probe.Permit {
 	is := probe.Target{Namespace: namespace, Config: c, Credentials: probe.Credentials{Config: c}}
-	if worked(pc, namespace) {
+	if targetWorks(pc, namespace) {
 		is.ProvenMark = is.Credentials.External.Mark()
 	}
 	return is.CanScaleDown()
@@ -278,13 +278,13 @@ func (f *Facts) permit(fleet *probe.Fleet, policy guardrail.Policy, pc *v1alpha1
 	case len(policy.PausedBy) > 0:
 		return probe.Permit{Reason: v1alpha1.ReasonPaused, Message: "Guardrail " + strings.Join(policy.PausedBy, ", ") + " pauses all new acts"}
 	}
-	if held := mayGoDown(pc, c, namespace); !held.Allowed {
+	if held := canScaleDown(pc, c, namespace); !held.Allowed {
 		return held
 	}
 	t, now := probe.TargetKey{Config: pc.UID, Namespace: namespace}, f.snapshot.ServerTime.Time
 	probed := pc.Status.Targets != nil && pc.Status.Targets.Probed > 0
 	if pc.Spec.NamespaceSelector != nil || !probed {
-		f.expect(fleet, pc, t)
+		f.addTarget(fleet, pc, t)
 		fleet.ObserveDown(t, slices.Contains(downIn(pc), namespace))
 	}
 	if !probed { // before it is scaled down it is

@@ -37,7 +37,7 @@ const (
 // surveyed answers the survey of ProbeConfigs by a snapshot.
 type surveyed Snapshot
 
-func (s *surveyed) excuse(what string, err error) error {
+func (s *surveyed) missingReason(what string, err error) error {
 	if err == nil || s.warn == nil {
 		return err
 	}
@@ -54,7 +54,7 @@ type checked struct {
 // Kubeconfig tells what a Secret holds.
 func (s *surveyed) Kubeconfig(ctx context.Context, namespace, secret string) (probe.KubeconfigFacts, error) {
 	says, err := s.credential(ctx, types.NamespacedName{Namespace: namespace, Name: secret}, survey.KubeconfigKey)
-	return survey.FactsOf(says), s.excuse("where a ProbeConfig leads", err)
+	return survey.FactsOf(says), s.missingReason("where a ProbeConfig leads", err)
 }
 
 // Kubeconfig says why a shoot's is never used.
@@ -135,7 +135,7 @@ func (s *surveyed) Dependent(ctx context.Context, namespace string, ref probe.Re
 	}
 	d, err := s.live.survey.Dependent(ctx, namespace, ref)
 	if err != nil {
-		return d, s.excuse("what a ProbeConfig scales", err)
+		return d, s.missingReason("what a ProbeConfig scales", err)
 	}
 	switch kind := ref.GroupVersionKind(); {
 	case d.Unscalable:
@@ -161,7 +161,7 @@ func (s *surveyed) Annotations(ctx context.Context, namespace string, ref probe.
 	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || errors.Is(err, guard.ErrNotKnown) {
 		return nil, nil
 	}
-	return about.GetAnnotations(), s.excuse("what people ask for on what a ProbeConfig scales", err)
+	return about.GetAnnotations(), s.missingReason("what people ask for on what a ProbeConfig scales", err)
 }
 
 // scaleOf is the scale of an object, as it is here, or as a workload says.

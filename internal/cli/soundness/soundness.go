@@ -69,8 +69,8 @@ type Checker struct {
 	Namespace, Manager string
 }
 
-// Look looks at every part once. What its user may not look at is Unknown; an API server that doesn't answer is an error.
-func (c *Checker) Look(ctx context.Context) (*Report, error) {
+// Check looks at every part once. What its user may not look at is Unknown; an API server that doesn't answer is an error.
+func (c *Checker) Check(ctx context.Context) (*Report, error) {
 	r := &Report{Sound: true}
 	for _, part := range []struct {
 		name, looked string

@@ -95,7 +95,7 @@ func (u *Undoer) Undo(ctx context.Context, o Object) Result {
 	if r.Err = u.Client.Get(ctx, o.Key, about); r.Err != nil {
 		return r
 	}
-	if r.Held, r.Err = u.hold(ctx, about); r.Err != nil {
+	if r.Held, r.Err = u.holdObject(ctx, about); r.Err != nil {
 		return r
 	}
 	var again []string
@@ -134,9 +134,9 @@ func (u *Undoer) plan(ctx context.Context, o Object, about *metav1.PartialObject
 	return u.conditions(ctx, o)
 }
 
-// hold keeps the object from new acts before anything is taken back. One that is held for longer stays so: it may be a mistake,
+// holdObject keeps the object from new acts before anything is taken back. One that is held for longer stays so: it may be a mistake,
 // which is told, or somebody's will.
-func (u *Undoer) hold(ctx context.Context, about *metav1.PartialObjectMetadata) (*hold.Hold, error) {
+func (u *Undoer) holdObject(ctx context.Context, about *metav1.PartialObjectMetadata) (*hold.Hold, error) {
 	now := u.Clock.Now()
 	before, wanted := hold.Of(about.Annotations), &hold.Hold{Until: now.Add(u.Hold)}
 	wanted.Text = hold.Text(wanted.Until)

@@ -39,8 +39,8 @@ type Uninstaller struct {
 	Timeout time.Duration
 	// DryRun waits for nothing, since nothing goes.
 	DryRun bool
-	// Tell is called with what was done, a line each, and Progress with how far a step is.
-	Tell, Progress func(string)
+	// Report is called with what was done, a line each, and Progress with how far a step is.
+	Report, Progress func(string)
 }
 
 // Stopped is an uninstall that ended before its end. What was done until then holds, and the next one goes on from there.
@@ -64,14 +64,14 @@ func (u *Uninstaller) Run(ctx context.Context, s *Survey) error {
 		name string
 		do   func(context.Context, *Survey) error
 	}{
-		{"stop what acts", u.stop},
+		{"stop what acts", u.freeze},
 		{"undo", u.undo},
 		{"release what is held", u.release},
 		{"delete " + deleted[policies], u.deleteOwn(policies, v1alpha1.FinalizerUndo)},
 		{"undo what only policies kept", u.undoAgain},
-		{"delete " + deleted[gates], u.deleteFound(gates)},
+		{"delete " + deleted[admissionGates], u.deleteFound(admissionGates)},
 		{"delete " + deleted[manager], u.deleteManager},
-		{"delete " + deleted[rails], u.deleteOwn(rails, "")},
+		{"delete " + deleted[guardrails], u.deleteOwn(guardrails, "")},
 		{"delete " + deleted[definitions], u.deleteFound(definitions)},
 		{"delete " + deleted[rights], u.deleteFound(rights)},
 		{"delete " + deleted[ownNamespace], u.deleteFound(ownNamespace)},
@@ -122,7 +122,7 @@ func (u *Uninstaller) undoEach(ctx context.Context, by *undo.Undoer, objects []u
 		}
 		for _, text := range r.Did {
 			did++
-			u.Tell(o.Title + ": " + text)
+			u.Report(o.Title + ": " + text)
 		}
 	}
 	return did, failed
@@ -139,7 +139,7 @@ func (u *Uninstaller) release(ctx context.Context, _ *Survey) error {
 			failed = errors.Join(failed, fmt.Errorf("%s: %w", o.Title, err))
 			continue
 		}
-		u.Tell(o.Title + ": " + released)
+		u.Report(o.Title + ": " + released)
 	}
 	return failed
 }
@@ -148,7 +148,7 @@ const released = "hold removed"
 
 // Write tells what would be done, step by step, and what stays.
 func (s *Survey) Write(w io.Writer) {
-	if s.freezes() {
+	if s.triesFreeze() {
 		section(w, "Freeze: nothing new is done while this works", []string{"guardrail/" + v1alpha1.FreezeGuardrail})
 	}
 	var undone, held []string
@@ -176,16 +176,16 @@ func section(w io.Writer, heading string, lines []string) {
 		return
 	}
 	fmt.Fprintln(w, heading)
-	if len(lines) > most {
-		lines = append(slices.Clone(lines[:most]), fmt.Sprintf("… and %d more", len(lines)-most))
+	if len(lines) > maxNamed {
+		lines = append(slices.Clone(lines[:maxNamed]), fmt.Sprintf("… and %d more", len(lines)-maxNamed))
 	}
 	for _, line := range lines {
 		fmt.Fprintln(w, "  "+line)
 	}
 }
 
-// lookAtBindings finds who was given one of our roles: they are people's, and name a role that will be gone.
-func (u *Uninstaller) lookAtBindings(ctx context.Context, s *Survey) error {
+// surveyBindings finds who was given one of our roles: they are people's, and name a role that will be gone.
+func (u *Uninstaller) surveyBindings(ctx context.Context, s *Survey) error {
 	var inAll rbacv1.ClusterRoleBindingList
 	var inOne rbacv1.RoleBindingList
 	for _, list := range []client.ObjectList{&inAll, &inOne} {
@@ -209,8 +209,8 @@ func (u *Uninstaller) lookAtBindings(ctx context.Context, s *Survey) error {
 	return nil
 }
 
-// lookAtNamespace says whether our namespace can go: not while there is something of others in it.
-func (u *Uninstaller) lookAtNamespace(ctx context.Context, s *Survey) error {
+// surveyNamespace says whether our namespace can go: not while there is something of others in it.
+func (u *Uninstaller) surveyNamespace(ctx context.Context, s *Survey) error {
 	ns, err := u.get(ctx, about(namespaceKind, "", u.Namespace))
 	if err != nil || ns == nil {
 		return err
@@ -224,7 +224,7 @@ func (u *Uninstaller) lookAtNamespace(ctx context.Context, s *Survey) error {
 		return err
 	}
 	if len(others) > 0 {
-		s.Left = append(s.Left, fmt.Sprintf("%s holds what isn't Autohealer's: %s. If nobody needs it: kubectl delete %s", title(ns), some(others, ", "), named(ns)))
+		s.Left = append(s.Left, fmt.Sprintf("%s holds what isn't Autohealer's: %s. If nobody needs it: kubectl delete %s", title(ns), listed(others, ", "), named(ns)))
 		return nil
 	}
 	s.Delete[ownNamespace] = []*object{ns}
@@ -263,13 +263,13 @@ func keeps(r metav1.APIResource) bool {
 		slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "create") && slices.Contains(r.Verbs, "delete")
 }
 
-// most is how many of many are named.
-const most = 20
+// maxNamed is how many of many are named.
+const maxNamed = 20
 
-// some of many, in one line or one a line.
-func some(all []string, between string) string {
-	if len(all) <= most {
+// listed of many, in one line or one a line.
+func listed(all []string, between string) string {
+	if len(all) <= maxNamed {
 		return strings.Join(all, between)
 	}
-	return strings.Join(all[:most], between) + fmt.Sprintf("%s… and %d more", between, len(all)-most)
+	return strings.Join(all[:maxNamed], between) + fmt.Sprintf("%s… and %d more", between, len(all)-maxNamed)
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
-// world is what a verb knows of a cluster and of its operators' will.
-type world struct {
+// policyEnv is what a verb knows of a cluster and of its operators' will.
+type policyEnv struct {
 	checker *check.Checker
 	// snapshot and facts are nil when nothing is known of a cluster.
 	snapshot *snapshot.Snapshot
@@ -29,7 +29,7 @@ type world struct {
 }
 
 // stored is the object of this name in the cluster, nil when there is none or nothing is known of one.
-func (w *world) stored(object map[string]any) map[string]any {
+func (w *policyEnv) stored(object map[string]any) map[string]any {
 	if w.facts == nil {
 		return nil
 	}
@@ -37,9 +37,9 @@ func (w *world) stored(object map[string]any) map[string]any {
 	return w.facts.Object(key.Kind, key.Namespace, key.Name)
 }
 
-// newWorld puts policies and, where it is known, a cluster behind the rules.
-func (a *App) newWorld(ctx context.Context, s *snapshot.Snapshot, p policies) (*world, error) {
-	w, engine := &world{snapshot: s, policies: p}, guard.Options{OwnNamespace: a.own(s), Clock: a.Clock}
+// newEnv puts policies and, where it is known, a cluster behind the rules.
+func (a *App) newEnv(ctx context.Context, s *snapshot.Snapshot, p policies) (*policyEnv, error) {
+	w, engine := &policyEnv{snapshot: s, policies: p}, guard.Options{OwnNamespace: a.ownNamespaceOr(s), Clock: a.Clock}
 	namespace := *a.Config.Namespace
 	if s != nil {
 		namespace = cmp.Or(namespace, s.Namespace)
@@ -48,7 +48,7 @@ func (a *App) newWorld(ctx context.Context, s *snapshot.Snapshot, p policies) (*
 		if err != nil {
 			return nil, err
 		}
-		if w.facts, err = snapshot.NewFacts(ctx, s, g, a.own(s)); err != nil {
+		if w.facts, err = snapshot.NewFacts(ctx, s, g, a.ownNamespaceOr(s)); err != nil {
 			return nil, err
 		}
 		engine.Facts, engine.Planners, engine.Stored, engine.Authorizer = w.facts, w.facts.Planners(), s, s.Rights
@@ -88,8 +88,8 @@ func (a *App) addCluster(cmd *cobra.Command, free ...string) {
 	_ = cmd.RegisterFlagCompletionFunc("autohealer-namespace", a.completeNamespaces)
 }
 
-// own is Autohealer's namespace: as the flag says, as it was found, or where it is by default.
-func (a *App) own(s *snapshot.Snapshot) string {
+// ownNamespaceOr is Autohealer's namespace: as the flag says, as it was found, or where it is by default.
+func (a *App) ownNamespaceOr(s *snapshot.Snapshot) string {
 	found := ""
 	if s != nil {
 		found = s.OwnNamespace
@@ -97,8 +97,8 @@ func (a *App) own(s *snapshot.Snapshot) string {
 	return cmp.Or(a.ownNamespace, found, check.DefaultNamespace)
 }
 
-// find is Autohealer's namespace in a cluster: as the flag says, as it is found there, or where it is by default, also beside an error.
-func (a *App) find(ctx context.Context, c client.Reader) (string, error) {
+// findNamespace is Autohealer's namespace in a cluster: as the flag says, as it is found there, or where it is by default, also beside an error.
+func (a *App) findNamespace(ctx context.Context, c client.Reader) (string, error) {
 	if a.ownNamespace != "" {
 		return a.ownNamespace, nil
 	}
@@ -111,7 +111,7 @@ func (a *App) connect(ctx context.Context) (c client.Client, own string, err err
 	if c, err = a.client(); err != nil {
 		return nil, "", err
 	}
-	own, err = a.find(ctx, c)
+	own, err = a.findNamespace(ctx, c)
 	return c, own, err
 }
 
@@ -208,8 +208,8 @@ func (a *App) runFactsExport(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.OwnNamespace = a.own(s)
-	w, err := a.newWorld(ctx, s, policies{})
+	s.OwnNamespace = a.ownNamespaceOr(s)
+	w, err := a.newEnv(ctx, s, policies{})
 	if err != nil {
 		return err
 	}

@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	// toldName is the record's ConfigMap, and toldKey the entry in it: names of clusters, one a line, compressed.
-	toldName, toldKey = "autohealer-envoy-clusters", "clusters.gz"
-	// longestTold is what a record may unfold to, in bytes: some 160,000 clusters of the longest names.
-	longestTold = 64 << 20
+	// clusterRecordName is the record's ConfigMap, and clusterRecordKey the entry in it: names of clusters, one a line, compressed.
+	clusterRecordName, clusterRecordKey = "autohealer-envoy-clusters", "clusters.gz"
+	// maxClusterRecord is what a record may decompress to, in bytes: some 160,000 clusters of the longest names.
+	maxClusterRecord = 64 << 20
 )
 
-// ToldClusters is the record of clusters that Envoys were told of. A cluster whose policy was deleted stays, and after a restart
+// ClusterRecord is the record of clusters that were sent to Envoys. A cluster whose policy was deleted stays, and after a restart
 // nothing else would tell that it was ever there. All replicas keep the one record.
-type ToldClusters struct {
+type ClusterRecord struct {
 	// Reader reads from the API server, past the cache.
 	Reader    client.Reader
 	Writer    client.Writer
@@ -40,14 +40,14 @@ func protocolLine(key outlier.Key, protocol outlier.Protocol) string {
 }
 
 // Read gives the clusters in the record, and how Envoys were told to speak with them; none when there is no record.
-func (t *ToldClusters) Read(ctx context.Context) (map[outlier.Key]outlier.Protocol, error) {
+func (t *ClusterRecord) Read(ctx context.Context) (map[outlier.Key]outlier.Protocol, error) {
 	stored, err := t.stored(ctx)
 	if err != nil {
 		return nil, err
 	}
-	names, err := unfold(stored.BinaryData[toldKey])
+	names, err := decompress(stored.BinaryData[clusterRecordKey])
 	if err != nil {
-		return nil, fmt.Errorf("read ConfigMap %s/%s: %w; deleted, it is made anew of the clusters that policies hold for", t.Namespace, toldName, err)
+		return nil, fmt.Errorf("read ConfigMap %s/%s: %w; deleted, it is made anew of the clusters that policies hold for", t.Namespace, clusterRecordName, err)
 	}
 	clusters := make(map[outlier.Key]outlier.Protocol, len(names))
 	for name := range names {
@@ -65,14 +65,14 @@ func (t *ToldClusters) Read(ctx context.Context) (map[outlier.Key]outlier.Protoc
 
 // Change has clusters added to the record, or their protocols changed, and others taken out of it. All are all that are told now, for a record that is gone or
 // can't be read.
-func (t *ToldClusters) Change(ctx context.Context, add map[outlier.Key]outlier.Protocol, remove []outlier.Key, all map[outlier.Key]outlier.Protocol) error {
-	return unlessLost(func() error {
+func (t *ClusterRecord) Change(ctx context.Context, add map[outlier.Key]outlier.Protocol, remove []outlier.Key, all map[outlier.Key]outlier.Protocol) error {
+	return retryOnConflict(func() error {
 		stored, err := t.stored(ctx)
 		if err != nil {
 			return err
 		}
-		names, err := unfold(stored.BinaryData[toldKey])
-		if err != nil || stored.BinaryData[toldKey] == nil {
+		names, err := decompress(stored.BinaryData[clusterRecordKey])
+		if err != nil || stored.BinaryData[clusterRecordKey] == nil {
 			names, add = map[string]bool{}, all
 		}
 		before := maps.Clone(names)
@@ -94,32 +94,32 @@ func (t *ToldClusters) Change(ctx context.Context, add map[outlier.Key]outlier.P
 	})
 }
 
-func (t *ToldClusters) stored(ctx context.Context) (*corev1.ConfigMap, error) {
-	stored, err := readConfigMap(ctx, t.Reader, t.Namespace, toldName)
+func (t *ClusterRecord) stored(ctx context.Context) (*corev1.ConfigMap, error) {
+	stored, err := readConfigMap(ctx, t.Reader, t.Namespace, clusterRecordName)
 	if err != nil {
-		return nil, fmt.Errorf("read ConfigMap %s/%s: %w", t.Namespace, toldName, err)
+		return nil, fmt.Errorf("read ConfigMap %s/%s: %w", t.Namespace, clusterRecordName, err)
 	}
 	return stored, nil
 }
 
-func (t *ToldClusters) write(ctx context.Context, stored *corev1.ConfigMap, names map[string]bool) error {
-	folded, err := fold(names)
+func (t *ClusterRecord) write(ctx context.Context, stored *corev1.ConfigMap, names map[string]bool) error {
+	folded, err := compress(names)
 	if err != nil {
 		return err
 	}
 	if stored.BinaryData == nil {
 		stored.BinaryData = map[string][]byte{}
 	}
-	stored.BinaryData[toldKey] = folded
+	stored.BinaryData[clusterRecordKey] = folded
 	if err := writeConfigMap(ctx, t.Writer, stored); err != nil {
-		return fmt.Errorf("write ConfigMap %s/%s: %w", t.Namespace, toldName, err)
+		return fmt.Errorf("write ConfigMap %s/%s: %w", t.Namespace, clusterRecordName, err)
 	}
 	return nil
 }
 
-func fold(names map[string]bool) ([]byte, error) {
-	var folded bytes.Buffer
-	w := gzip.NewWriter(&folded)
+func compress(names map[string]bool) ([]byte, error) {
+	var compressed bytes.Buffer
+	w := gzip.NewWriter(&compressed)
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if _, err := io.WriteString(w, name+"\n"); err != nil {
 			return nil, fmt.Errorf("compress: %w", err)
@@ -128,24 +128,24 @@ func fold(names map[string]bool) ([]byte, error) {
 	if err := w.Close(); err != nil {
 		return nil, fmt.Errorf("compress: %w", err)
 	}
-	return folded.Bytes(), nil
+	return compressed.Bytes(), nil
 }
 
-func unfold(folded []byte) (map[string]bool, error) {
+func decompress(folded []byte) (map[string]bool, error) {
 	names := map[string]bool{}
 	if len(folded) == 0 {
 		return names, nil
 	}
 	r, err := gzip.NewReader(bytes.NewReader(folded))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", toldKey, err)
+		return nil, fmt.Errorf("%s: %w", clusterRecordKey, err)
 	}
-	text, err := io.ReadAll(io.LimitReader(r, longestTold+1))
-	if err == nil && len(text) > longestTold {
+	text, err := io.ReadAll(io.LimitReader(r, maxClusterRecord+1))
+	if err == nil && len(text) > maxClusterRecord {
 		err = errors.New("it is too long")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", toldKey, err)
+		return nil, fmt.Errorf("%s: %w", clusterRecordKey, err)
 	}
 	for name := range strings.Lines(string(text)) {
 		names[strings.TrimSuffix(name, "\n")] = true

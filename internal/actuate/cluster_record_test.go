@@ -33,7 +33,7 @@ func both(a, b map[outlier.Key]outlier.Protocol) map[outlier.Key]outlier.Protoco
 	return all
 }
 
-func namesIn(t *testing.T, record *ToldClusters) []string {
+func namesIn(t *testing.T, record *ClusterRecord) []string {
 	t.Helper()
 	clusters, err := record.Read(t.Context())
 	if err != nil {
@@ -49,8 +49,8 @@ func namesIn(t *testing.T, record *ToldClusters) []string {
 
 func TestReplicasKeepOneRecordOfClusters(t *testing.T) {
 	c := fake.NewClientBuilder().Build()
-	one := &ToldClusters{Reader: c, Writer: c, Namespace: "autohealer-system"}
-	two := &ToldClusters{Reader: c, Writer: c, Namespace: "autohealer-system"}
+	one := &ClusterRecord{Reader: c, Writer: c, Namespace: "autohealer-system"}
+	two := &ClusterRecord{Reader: c, Writer: c, Namespace: "autohealer-system"}
 	if got := namesIn(t, one); len(got) != 0 {
 		t.Fatalf("before any was told there are %v", got)
 	}
@@ -93,7 +93,7 @@ func TestReplicasKeepOneRecordOfClusters(t *testing.T) {
 
 func TestTheRecordTellsWhichClustersSpeakHTTP2(t *testing.T) {
 	c := fake.NewClientBuilder().Build()
-	record := &ToldClusters{Reader: c, Writer: c, Namespace: "autohealer-system"}
+	record := &ClusterRecord{Reader: c, Writer: c, Namespace: "autohealer-system"}
 	grpc, web := clustersNamed(t, "shop/grpc/80@httpproxy/api"), clustersNamed(t, "shop/web/80")
 	key := slices.Collect(maps.Keys(grpc))[0]
 	for _, step := range []struct {
@@ -119,7 +119,7 @@ func TestTheRecordTellsWhichClustersSpeakHTTP2(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lines, err := unfold(stored.BinaryData[toldKey]); err != nil || !maps.Equal(lines, map[string]bool{"shop/web/80": true}) {
+	if lines, err := decompress(stored.BinaryData[clusterRecordKey]); err != nil || !maps.Equal(lines, map[string]bool{"shop/web/80": true}) {
 		t.Errorf("what is left is %v (%v)", lines, err)
 	}
 }
@@ -128,7 +128,7 @@ func TestARecordThatCannotBeReadIsNotTakenForAnEmptyOne(t *testing.T) {
 	broken := &corev1.ConfigMap{BinaryData: map[string][]byte{"clusters.gz": []byte("shop/web/80")}}
 	broken.Namespace, broken.Name = "autohealer-system", "autohealer-envoy-clusters"
 	c := fake.NewClientBuilder().WithObjects(broken).Build()
-	record := &ToldClusters{Reader: c, Writer: c, Namespace: "autohealer-system"}
+	record := &ClusterRecord{Reader: c, Writer: c, Namespace: "autohealer-system"}
 	if _, err := record.Read(t.Context()); err == nil || !strings.Contains(err.Error(), "ConfigMap autohealer-system/autohealer-envoy-clusters") {
 		t.Errorf("got %v", err)
 	}
@@ -139,14 +139,14 @@ func TestARecordOfVeryManyClustersFitsIntoOneObject(t *testing.T) {
 	for i := range 50000 {
 		names[fmt.Sprintf("team-%d/a-service-with-a-rather-long-name-%d/8080@httproute/a-route-with-a-long-name-%d", i%500, i, i%7)] = true
 	}
-	folded, err := fold(names)
+	folded, err := compress(names)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(folded) > 900<<10 {
 		t.Errorf("50,000 clusters take %d bytes", len(folded))
 	}
-	if read, err := unfold(folded); err != nil || len(read) != len(names) {
+	if read, err := decompress(folded); err != nil || len(read) != len(names) {
 		t.Errorf("%d of %d are read back (%v)", len(read), len(names), err)
 	}
 }
