@@ -81,9 +81,9 @@ func (k *keeper) describe(_ context.Context, g *v1alpha1.Guardrail, _ policy.Lef
 	}
 	rejected := k.Rejections.Of(g.Name)
 	rejectsGauge.WithLabelValues(g.Name).Set(float64(len(rejected)))
-	silent, looked := k.Witnesses.Silent(g.Name)
+	silent, checked := k.Witnesses.Silent(g.Name)
 	is.After = g.DeepCopy()
-	is.After.Status = statusOf(g, state{result: became.GuardrailResult, rejected: rejected, silent: silent, looked: looked})
+	is.After.Status = statusOf(g, state{result: became.GuardrailResult, rejected: rejected, silent: silent, looked: checked})
 	return is, nil
 }
 

@@ -151,9 +151,9 @@ func (l *evaluation) revertFalse(p plan, steps []health.Step) {
 		if !step.Counted {
 			continue
 		}
-		for _, place := range p.DecidedBy[step.Condition.Type] {
-			if flips := l.breakerOf(&l.registrations[place]); flips != nil {
-				flips.RevertFalse(nameOf(l.target).String(), step.Condition.Type)
+		for _, index := range p.DecidedBy[step.Condition.Type] {
+			if breaker := l.breakerOf(&l.registrations[index]); breaker != nil {
+				breaker.RevertFalse(nameOf(l.target).String(), step.Condition.Type)
 			}
 		}
 	}

@@ -185,24 +185,24 @@ func (k *statusKeeper) findUnreleased(ctx context.Context, stored storedRegistra
 
 // findUnreleasedLive asks the API server. A kind that isn't served any more has none.
 func (k *statusKeeper) findUnreleasedLive(ctx context.Context, kind schema.GroupVersionKind) (n int, first string, err error) {
-	page := &metav1.PartialObjectMetadataList{}
-	page.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	for next := ""; ; next = page.Continue {
-		switch err := k.Live.List(ctx, page, client.Limit(recordPageSize), client.Continue(next)); {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	for next := ""; ; next = list.Continue {
+		switch err := k.Live.List(ctx, list, client.Limit(recordPageSize), client.Continue(next)); {
 		case checking.Unserved(err):
 			return 0, "", nil
 		case err != nil:
 			return 0, "", fmt.Errorf("list each %s to see whose conditions are left: %w", kind.Kind, err)
 		}
-		objects := make([]*metav1.PartialObjectMetadata, len(page.Items))
-		for i := range page.Items {
-			objects[i] = &page.Items[i]
+		objects := make([]*metav1.PartialObjectMetadata, len(list.Items))
+		for i := range list.Items {
+			objects[i] = &list.Items[i]
 		}
 		some, one := countUnreleased(k.Observer, kind, objects)
 		if n += some; first == "" {
 			first = one
 		}
-		if page.Continue == "" {
+		if list.Continue == "" {
 			return n, first, nil
 		}
 	}

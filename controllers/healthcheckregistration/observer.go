@@ -136,17 +136,17 @@ func (o *Observer) notifyTargets(ctx context.Context, key types.NamespacedName) 
 	if !ok || !o.synced.Load() {
 		return false
 	}
-	now, page := o.fingerprint(j), o.results.results(j.Object.UID)
-	if page == nil { // it is forgotten, or who follows it informs of it next
+	now, list := o.fingerprint(j), o.results.results(j.Object.UID)
+	if list == nil { // it is forgotten, or who follows it informs of it next
 		return false
 	}
-	if page.notified != nil && *page.notified == now {
+	if list.notified != nil && *list.notified == now {
 		return true
 	}
 	if !o.enqueueTargets(ctx, j.Read.kind, metav1.NamespaceAll) {
 		return false
 	}
-	page.notified = &now
+	list.notified = &now
 	return true
 }
 
@@ -154,8 +154,8 @@ func (o *Observer) notifyTargets(ctx context.Context, key types.NamespacedName) 
 func (o *Observer) renotifyTargets(uid types.UID) {
 	o.notifying.Lock()
 	defer o.notifying.Unlock()
-	if page := o.results.results(uid); page != nil {
-		page.notified = nil
+	if list := o.results.results(uid); list != nil {
+		list.notified = nil
 	}
 }
 

@@ -45,8 +45,8 @@ func (r *TargetReconciler) scale(ctx context.Context, target *probe.Target, perm
 	if unread != nil {
 		return time.Time{}, errors.Join(unread, r.restoreRemoved(ctx, target, in, objects))
 	}
-	looked := in.Want
-	if in = target.Scaling(perm.state, nsState.hibernated, now, server); in.Objects == nil || in.Want != looked {
+	checked := in.Want
+	if in = target.Scaling(perm.state, nsState.hibernated, now, server); in.Objects == nil || in.Want != checked {
 		return now, nil // the config changed meanwhile, or where to scale, for which half a view may not do
 	}
 	plan := probe.PlanScaling(in)
@@ -206,7 +206,7 @@ func (r *TargetReconciler) stillHolds(ctx context.Context, target *probe.Target,
 	if nsState.terminating || nsState.hibernated || c.Namespaces != nil && !c.Namespaces.Matches(labels.Set(nsState.labels)) {
 		return false, nil
 	}
-	if anew, err := r.readCredentials(ctx, target); anew || err != nil {
+	if again, err := r.readCredentials(ctx, target); again || err != nil {
 		return false, err
 	}
 	want, _ := target.State.Want(perm.state, r.now()) // runs go on meanwhile

@@ -20,9 +20,9 @@ type checkOptions struct {
 }
 
 const (
-	// checkInterval lies between two looks with --wait.
+	// checkInterval is how long --wait waits between two checks.
 	checkInterval = time.Second
-	// checkTimeout bounds a look, at an API server that takes requests and doesn't answer. Some of a look lasts 15 seconds.
+	// checkTimeout bounds a check, of an API server that takes requests and doesn't answer. Part of a check lasts 15 seconds.
 	checkTimeout = time.Minute
 )
 
@@ -89,8 +89,8 @@ func (a *App) runCheck(ctx context.Context, o *checkOptions) error {
 		if err != nil {
 			return nil, err
 		}
-		look := soundness.Checker{Client: c, Server: server, Clock: a.cluster, Namespace: own, Manager: managerName}
-		return look.Check(ctx)
+		check := soundness.Checker{Client: c, Server: server, Clock: a.cluster, Namespace: own, Manager: managerName}
+		return check.Check(ctx)
 	})
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func (a *App) runCheck(ctx context.Context, o *checkOptions) error {
 
 // awaitSound looks until all is sound or time is up, and gives the last look that ended. While there is time an API server that
 // doesn't answer may come back.
-func (a *App) awaitSound(ctx context.Context, within time.Duration, look func(context.Context) (*soundness.Report, error)) (*soundness.Report, error) {
+func (a *App) awaitSound(ctx context.Context, within time.Duration, check func(context.Context) (*soundness.Report, error)) (*soundness.Report, error) {
 	progress := a.progress()
 	defer progress("")
 	ticker := time.NewTicker(checkInterval)
@@ -114,7 +114,7 @@ func (a *App) awaitSound(ctx context.Context, within time.Duration, look func(co
 	var last *soundness.Report
 	atMost := checkTimeout // for the first look, also without --wait
 	for until := a.Clock.Now().Add(within); ; atMost = min(checkTimeout, max(checkInterval, until.Sub(a.Clock.Now()))) {
-		report, err := runOnce(ctx, atMost, look)
+		report, err := runOnce(ctx, atMost, check)
 		if err == nil {
 			last = report
 		}
@@ -138,8 +138,8 @@ func (a *App) awaitSound(ctx context.Context, within time.Duration, look func(co
 	}
 }
 
-func runOnce(ctx context.Context, atMost time.Duration, look func(context.Context) (*soundness.Report, error)) (*soundness.Report, error) {
+func runOnce(ctx context.Context, atMost time.Duration, check func(context.Context) (*soundness.Report, error)) (*soundness.Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()
-	return look(ctx)
+	return check(ctx)
 }

@@ -37,7 +37,7 @@ func (w *policyEnv) stored(object map[string]any) map[string]any {
 	return w.facts.Object(key.Kind, key.Namespace, key.Name)
 }
 
-// newEnv puts policies and, where it is known, a cluster behind the rules.
+// newEnv loads policies and, where it is known, a cluster.
 func (a *App) newEnv(ctx context.Context, s *snapshot.Snapshot, p policies) (*policyEnv, error) {
 	w, engine := &policyEnv{snapshot: s, policies: p}, guard.Options{OwnNamespace: a.ownNamespaceOr(s), Clock: a.Clock}
 	namespace := *a.Config.Namespace

@@ -64,19 +64,19 @@ func (a *App) runFreeze(ctx context.Context, o *freezeOptions) error {
 		return err
 	}
 	began := a.Clock.Now()
-	rail, made, err := freeze.Freeze(ctx, o.dryRun.writes(c), o.reason)
+	gr, made, err := freeze.Freeze(ctx, o.dryRun.writes(c), o.reason)
 	if err != nil {
 		return fmt.Errorf("make Guardrail %s: %w%s", v1alpha1.FreezeGuardrail, err, a.freezeAlternatives(ctx, c, err))
 	}
 	if made {
-		fmt.Fprintf(a.Out, "guardrail.%s/%s created%s\n", v1alpha1.GroupVersion.Group, rail.Name, o.dryRun.suffix())
+		fmt.Fprintf(a.Out, "guardrail.%s/%s created%s\n", v1alpha1.GroupVersion.Group, gr.Name, o.dryRun.suffix())
 	} else {
-		fmt.Fprintf(a.Out, "It was frozen already, %s.\n", frozenSince(rail, a.cluster.Now()))
+		fmt.Fprintf(a.Out, "It was frozen already, %s.\n", frozenSince(gr, a.cluster.Now()))
 	}
 	if o.dryRun.on() {
 		return nil
 	}
-	confirmed, err := freeze.Confirmed(ctx, c, rail, *o.timeout)
+	confirmed, err := freeze.Confirmed(ctx, c, gr, *o.timeout)
 	if err != nil {
 		return fmt.Errorf("see whether the manager confirms: %w", err)
 	}
@@ -90,8 +90,8 @@ func (a *App) runFreeze(ctx context.Context, o *freezeOptions) error {
 		return nil
 	}
 	own, _ := a.findNamespace(ctx, c)
-	leads, told, _ := a.managerLeads(ctx, c, own)
-	if told && !leads {
+	leads, known, _ := a.managerLeads(ctx, c, own)
+	if known && !leads {
 		fmt.Fprintf(a.Out, "Frozen: no manager leads now, so nothing is done anyway; one that starts does nothing, either.\n%s\n", thaw)
 		return nil
 	}
@@ -178,12 +178,12 @@ func (a *App) runThaw(ctx context.Context, o *thawOptions) error {
 }
 
 // frozenSince tells since when, by whom and why.
-func frozenSince(rail *v1alpha1.Guardrail, now time.Time) string {
-	text := fmt.Sprintf("since %s (%s)", rail.CreationTimestamp.UTC().Format(time.RFC3339), now.Sub(rail.CreationTimestamp.Time).Round(time.Second))
-	if by := rail.Annotations[v1alpha1.AnnotationFrozenBy]; by != "" {
+func frozenSince(gr *v1alpha1.Guardrail, now time.Time) string {
+	text := fmt.Sprintf("since %s (%s)", gr.CreationTimestamp.UTC().Format(time.RFC3339), now.Sub(gr.CreationTimestamp.Time).Round(time.Second))
+	if by := gr.Annotations[v1alpha1.AnnotationFrozenBy]; by != "" {
 		text += " by " + by
 	}
-	if why := rail.Annotations[v1alpha1.AnnotationFreezeReason]; why != "" {
+	if why := gr.Annotations[v1alpha1.AnnotationFreezeReason]; why != "" {
 		text += ": " + why
 	}
 	return text

@@ -100,7 +100,7 @@ func (a *App) runPlan(ctx context.Context, o *planOptions) error {
 	if err != nil {
 		return err
 	}
-	w, rails, err := a.enforce(ctx, w, w.stored, files)
+	w, guardrails, err := a.enforce(ctx, w, w.stored, files)
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (a *App) runPlan(ctx context.Context, o *planOptions) error {
 	plans := report.Plans{
 		TakenAt: s.TakenAt.Time, Age: s.Age(now), Facts: s.Describe(now), Colors: wantsColors(a.Out), PausedBy: w.checker.Guard().Policy().PausedBy,
 	}
-	if plans.Plans, err = a.planAll(ctx, w, files, rails); err != nil {
+	if plans.Plans, err = a.planAll(ctx, w, files, guardrails); err != nil {
 		return err
 	}
 	if len(plans.Plans) == 0 {
@@ -127,12 +127,12 @@ func (a *App) runPlan(ctx context.Context, o *planOptions) error {
 }
 
 // planAll plans all policies. Guardrails and exceptions do nothing by themselves; those that would be refused are told.
-func (a *App) planAll(ctx context.Context, w *policyEnv, files []manifest.File, rails map[manifest.Place]check.Report) ([]report.Plan, error) {
+func (a *App) planAll(ctx context.Context, w *policyEnv, files []manifest.File, guardrails map[manifest.Place]check.Report) ([]report.Plan, error) {
 	var plans []report.Plan
 	for d := range manifest.Each(files, "") {
-		if rail, isRail := rails[d.Place()]; isRail {
-			if !rail.Allowed {
-				plans = append(plans, report.Plan{Report: rail})
+		if gr, isGuardrail := guardrails[d.Place()]; isGuardrail {
+			if !gr.Allowed {
+				plans = append(plans, report.Plan{Report: gr})
 			}
 			continue
 		}

@@ -35,11 +35,11 @@ func (p policies) guard(opts guard.Options) (*guard.Guard, error) {
 func (p policies) with(stored map[string]any) (policies, error) {
 	switch stored["kind"] {
 	case "Guardrail":
-		rail, err := typed[v1alpha1.Guardrail](stored)
+		gr, err := typed[v1alpha1.Guardrail](stored)
 		if err != nil {
 			return p, err
 		}
-		p.guardrails = replacing([]*v1alpha1.Guardrail{rail}, p.guardrails...)
+		p.guardrails = replacing([]*v1alpha1.Guardrail{gr}, p.guardrails...)
 	case "GuardrailException":
 		x, err := typed[v1alpha1.GuardrailException](stored)
 		if err != nil {

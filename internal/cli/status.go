@@ -20,7 +20,7 @@ type statusOptions struct {
 	watch         bool
 }
 
-// watchInterval lies between two looks with --watch.
+// watchInterval is how often --watch reads the cluster.
 const watchInterval = 2 * time.Second
 
 func (a *App) status() *cobra.Command {

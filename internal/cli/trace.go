@@ -110,7 +110,7 @@ func (a *App) simulate(r check.Report, trace detector.Trace) (ejections int, err
 	return ejections, nil
 }
 
-// hostOutcome says what became of a host.
+// hostOutcome says what happened to a host.
 func hostOutcome(e detector.Event) string {
 	why := map[detector.Cause]string{
 		detector.ConsecutiveServerErrors: "consecutive 5xx", detector.ConsecutiveLocalOrigin: "consecutive failures of Envoy's own",

@@ -107,7 +107,7 @@ func (a *App) uninstaller(ctx context.Context, o *uninstallOptions) (*uninstall.
 	}
 	u := &uninstall.Uninstaller{
 		Client: c, Kinds: kinds, Clock: a.cluster, Namespace: own, Manager: managerName, Timeout: *o.timeout,
-		Leads:    func(ctx context.Context) (leads, told bool, doubt string) { return a.managerLeads(ctx, c, own) },
+		Leads:    func(ctx context.Context) (leads, known bool, doubt string) { return a.managerLeads(ctx, c, own) },
 		Progress: a.progress(),
 	}
 	if o.dryRun.value == "server" { // a look writes reviews of rights, which a client that only reads doesn't

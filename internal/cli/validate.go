@@ -90,13 +90,13 @@ func (a *App) runValidate(ctx context.Context, o *validateOptions) error {
 	if err != nil {
 		return err
 	}
-	w, rails, err := a.enforce(ctx, w, stored, files)
+	w, guardrails, err := a.enforce(ctx, w, stored, files)
 	if err != nil {
 		return err
 	}
 	result := a.newResult(w)
 	result.FailOnWarning = o.failOn.value == "warning"
-	failed := a.judgeDocuments(ctx, w, stored, files, rails, &result)
+	failed := a.judgeDocuments(ctx, w, stored, files, guardrails, &result)
 	if len(result.Reports)+result.Ignored == 0 { // what should have written it may have failed
 		return fmt.Errorf("--filename: there is no object in %s", strings.Join(o.filenames, ", "))
 	}
@@ -111,14 +111,14 @@ func (a *App) runValidate(ctx context.Context, o *validateOptions) error {
 
 // judgeDocuments adds a report for each document of ours, and for each that only looks like one. Those of Guardrails and
 // exceptions are there already. Of ten thousand documents it keeps little: neither what was read nor what would be stored.
-func (a *App) judgeDocuments(ctx context.Context, w *policyEnv, stored storedFunc, files []manifest.File, rails map[manifest.Place]check.Report, result *report.Result) (failed bool) {
+func (a *App) judgeDocuments(ctx context.Context, w *policyEnv, stored storedFunc, files []manifest.File, guardrails map[manifest.Place]check.Report, result *report.Result) (failed bool) {
 	seen := map[check.Key]int{}
 	var skipped []guard.Skip
 	for d := range manifest.Each(files, "") {
 		if d.IsKustomization() {
 			a.printNotes(d.File, d.Line, false, fmt.Sprintf("the files here are judged, and not what is built of them: kubectl kustomize %s | kubectl autohealer validate -f -", path.Dir(d.File)))
 		}
-		r, concerns := w.reportOf(ctx, stored, rails, d)
+		r, concerns := w.reportOf(ctx, stored, guardrails, d)
 		if !concerns {
 			result.Ignored++
 			continue
@@ -142,9 +142,9 @@ func (a *App) judgeDocuments(ctx context.Context, w *policyEnv, stored storedFun
 }
 
 // reportOf is what is said of a document; concerns is false of one that is none of ours.
-func (w *policyEnv) reportOf(ctx context.Context, stored storedFunc, rails map[manifest.Place]check.Report, d manifest.Document) (r check.Report, concerns bool) {
-	if rail, isRail := rails[d.Place()]; isRail {
-		return rail, true
+func (w *policyEnv) reportOf(ctx context.Context, stored storedFunc, guardrails map[manifest.Place]check.Report, d manifest.Document) (r check.Report, concerns bool) {
+	if gr, isGuardrail := guardrails[d.Place()]; isGuardrail {
+		return gr, true
 	}
 	if !check.Ours(d) {
 		return w.checker.ForeignKindWarning(d)
@@ -178,12 +178,12 @@ func (a *App) judge(ctx context.Context, o *validateOptions) (*policyEnv, error)
 	if err != nil {
 		return nil, err
 	}
-	for _, rail := range w.checker.Guardrails {
-		if !slices.ContainsFunc(p.guardrails, func(given *v1alpha1.Guardrail) bool { return given.Name == rail.Name }) {
+	for _, gr := range w.checker.Guardrails {
+		if !slices.ContainsFunc(p.guardrails, func(given *v1alpha1.Guardrail) bool { return given.Name == gr.Name }) {
 			continue // a stored one judges as it does in the cluster: what its broken rules are about is refused
 		}
-		for _, e := range rail.Errors {
-			return nil, fmt.Errorf("--rules: Guardrail %s, rule %s, %s for %s: %s", rail.Name, e.Rule, e.Field, e.Kind, e.Message)
+		for _, e := range gr.Errors {
+			return nil, fmt.Errorf("--rules: Guardrail %s, rule %s, %s for %s: %s", gr.Name, e.Rule, e.Field, e.Kind, e.Message)
 		}
 	}
 	return w, nil

@@ -203,9 +203,9 @@ func (w *explainer) ofService(key types.NamespacedName) (string, error) {
 	if !w.snapshot.Has(schema.GroupKind{Kind: "Service"}, key) {
 		return "", fmt.Errorf("there is no service %q in namespace %s", key.Name, key.Namespace)
 	}
-	seats, unknown := w.facts.HostAssignments(key.Namespace, func(c outlier.Key, _ outlier.Host) bool { return c.Service.Name == key.Name })
+	assignments, unknown := w.facts.HostAssignments(key.Namespace, func(c outlier.Key, _ outlier.Host) bool { return c.Service.Name == key.Name })
 	now := w.snapshot.ServerTime.Time
-	return explain.Service(key, w.weeders, now) + explain.Ejections(seats, unknown, now), nil
+	return explain.Service(key, w.weeders, now) + explain.Ejections(assignments, unknown, now), nil
 }
 
 func (w *explainer) ofPod(key types.NamespacedName) (string, error) {
@@ -217,8 +217,8 @@ func (w *explainer) ofPod(key types.NamespacedName) (string, error) {
 		return d.Namespace == key.Namespace && (d.Pod == key.Name || d.Owner == p.Workload().String())
 	}
 	now := w.snapshot.ServerTime.Time
-	seats, unknown := w.facts.HostAssignments(key.Namespace, func(_ outlier.Key, h outlier.Host) bool { return h.Pod == key.Name })
-	return explain.Workload("pod/"+key.Name, explain.Dependent{Namespace: key.Namespace}, []*weeder.Pod{p}, w.weeders, now, ours) + explain.Ejections(seats, unknown, now), nil
+	assignments, unknown := w.facts.HostAssignments(key.Namespace, func(_ outlier.Key, h outlier.Host) bool { return h.Pod == key.Name })
+	return explain.Workload("pod/"+key.Name, explain.Dependent{Namespace: key.Namespace}, []*weeder.Pod{p}, w.weeders, now, ours) + explain.Ejections(assignments, unknown, now), nil
 }
 
 func (w *explainer) ofWorkload(ctx context.Context, shown, kind string, key types.NamespacedName) (string, error) {

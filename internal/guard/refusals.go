@@ -44,13 +44,13 @@ func (g *Guard) serialize(ctx context.Context, do func()) error {
 
 // ownRules compiles the Guardrail that is judged, once. What is in force isn't compiled again, so that a pause or another
 // limit never waits for its turn.
-func (e *evaluation) ownRules(rail *v1alpha1.Guardrail) (*ownRules, error) {
+func (e *evaluation) ownRules(gr *v1alpha1.Guardrail) (*ownRules, error) {
 	if e.own != nil || e.ownErr != nil {
 		return e.own, e.ownErr
 	}
 	ctx, cancel := context.WithTimeout(e.ctx, compileTimeout)
 	defer cancel()
-	own := e.guard.check(e.rules, rail, func(k *builtinKind, name string, r *v1alpha1.GuardrailRule) *compiledRule {
+	own := e.guard.check(e.rules, gr, func(k *builtinKind, name string, r *v1alpha1.GuardrailRule) *compiledRule {
 		compiled, known := e.rules.compiled[keyOf(k, name, r)]
 		if known {
 			return compiled
@@ -76,11 +76,11 @@ type count struct {
 
 // forecastRefusals counts the stored objects that new and changed rules would keep from acting.
 func forecastRefusals(e *evaluation) (any, error) {
-	rail, old, err := e.guardrails()
+	gr, old, err := e.guardrails()
 	if err != nil {
 		return nil, err
 	}
-	own, err := e.ownRules(rail)
+	own, err := e.ownRules(gr)
 	if err != nil {
 		return nil, err
 	}

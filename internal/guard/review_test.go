@@ -200,7 +200,7 @@ func TestARuleThatRunsOutOfTimeSaysSo(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	g := under(t, compiled, Options{Authorizer: slowAnswer{cancel}})
-	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "own", `{rules: [{name: rights, kinds: [ConditionSet], rationale: It may not.,
+	g.SetGuardrails([]*v1alpha1.Guardrail{gr(t, "own", `{rules: [{name: rights, kinds: [ConditionSet], rationale: It may not.,
 		expression: "object.spec.type != 'KernelDeadlock' || authorizer.serviceAccount('a', 'b').group('').resource('nodes').check('patch').allowed()"}]}`)})
 	validated, v := Admit(ctx, g, stored(t, goodSpec))
 	if v.Allowed || validated.Valid() || v.Message() != "own/rights: not checked: out of time: context canceled" {

@@ -198,8 +198,8 @@ func (all *envoyServices) add(value string) error {
 	return nil
 }
 
-// newAsker asks Envoys whom they have ejected; nil when none is to be asked.
-func newAsker(o envoyOptions, routed *outliers.Informers, serving certificate) *envoys.Asker {
+// newEnvoyClient asks Envoys whom they have ejected; nil when none is to be asked.
+func newEnvoyClient(o envoyOptions, routed *outliers.Informers, serving certificate) *envoys.Asker {
 	if len(o.ejectionsFrom) == 0 {
 		return nil
 	}

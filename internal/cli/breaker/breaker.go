@@ -17,7 +17,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
 
-// pollInterval lies between two looks at whether the manager has followed.
+// pollInterval is how often it is checked whether the manager has followed.
 const pollInterval = 100 * time.Millisecond
 
 // Open is a breaker that is open, or was until it was reset.

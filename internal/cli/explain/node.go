@@ -49,7 +49,7 @@ func Node(v snapshot.NodeView) string {
 	return t.out.String()
 }
 
-// missingPolicy says of a policy that isn't there what is known of that.
+// missingPolicy says of a policy that isn't stored what is known of it.
 func missingPolicy(unknown error) string {
 	if unknown != nil {
 		return "isn't among the facts"
@@ -191,7 +191,7 @@ func (t *explanation) waits(h condition.Hold) string {
 	return "; in line " + t.since(h.At)
 }
 
-// explanation is what is being said.
+// explanation is the text that is being written.
 type explanation struct {
 	out strings.Builder
 	now time.Time

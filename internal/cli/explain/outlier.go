@@ -15,12 +15,12 @@ import (
 
 // Ejections tells of hosts whether Envoys have ejected them, and what ejects them and brings them back. Unknown says
 // what isn't known that policies are planned by; nil when all is.
-func Ejections(seats []snapshot.HostAssignment, unknown error, now time.Time) string {
+func Ejections(assignments []snapshot.HostAssignment, unknown error, now time.Time) string {
 	t := &explanation{now: now}
 	t.unknown("OutlierPolicies", unknown)
 	var last *snapshot.HostAssignment
-	for i := range seats {
-		s := &seats[i]
+	for i := range assignments {
+		s := &assignments[i]
 		if last == nil || last.Cluster != s.Cluster {
 			t.cluster(s)
 		}
@@ -33,7 +33,7 @@ func Ejections(seats []snapshot.HostAssignment, unknown error, now time.Time) st
 // cluster tells what the policy does there, and with which limits.
 func (t *explanation) cluster(s *snapshot.HostAssignment) {
 	settings := &s.Read.Settings
-	t.line(1, "OutlierPolicy %s, Envoy cluster %s: %s", nameIn(s.Policy, s.Cluster.Service.Namespace), s.Cluster, policyStance(s.Read))
+	t.line(1, "OutlierPolicy %s, Envoy cluster %s: %s", nameIn(s.Policy, s.Cluster.Service.Namespace), s.Cluster, policyEffect(s.Read))
 	if s.OutOfDate != "" {
 		t.line(2, "Not what Envoys have everywhere: %s", s.OutOfDate)
 	}
@@ -52,7 +52,7 @@ func (t *explanation) cluster(s *snapshot.HostAssignment) {
 	t.line(2, "%s", most)
 }
 
-func policyStance(p *outlier.Policy) string {
+func policyEffect(p *outlier.Policy) string {
 	switch {
 	case p.Refused:
 		return "a rule refuses the policy, so nothing is detected"

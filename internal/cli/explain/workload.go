@@ -171,10 +171,10 @@ func Workload(title string, d Dependent, pods []*weeder.Pod, weeders snapshot.We
 	return t.out.String()
 }
 
-// maxPods of a workload or a Service are told of one by one.
+// maxPods of a workload or a Service are listed.
 const maxPods = 20
 
-// omitted counts the pods that aren't told of.
+// omitted counts the pods that aren't listed.
 func (t *explanation) omitted(depth, pods int) {
 	if more := pods - maxPods; more > 0 {
 		t.line(depth, "%s more like these: kubectl autohealer explain pod/NAME tells of each", sample.Count(more, "pod"))
@@ -206,7 +206,7 @@ func (t *explanation) workload(pods []*weeder.Pod, weeders snapshot.Weeders, our
 	}
 }
 
-// podOutcomes tells for each Service that a pod depends on what becomes of the pod.
+// podOutcomes says for each Service that a pod depends on what becomes of the pod.
 func (t *explanation) podOutcomes(p *weeder.Pod, views []snapshot.WeederView) (said bool) {
 	for _, v := range views {
 		for _, s := range v.Services {

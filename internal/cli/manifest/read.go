@@ -253,7 +253,7 @@ func (c chunk) readJSON() ([]Document, error) {
 		begin := int(decoder.InputOffset()) - len(raw)
 		d := Document{Line: c.before + lineAt(c.text, begin)}
 		if d.root, d.Problems, _ = (chunk{text: raw, before: d.Line - 1}).tree(); d.root == nil { // as of escaped halves of a character
-			d.Problems = twins(raw, d.Line)
+			d.Problems = duplicateKeys(raw, d.Line)
 		}
 		d.decode(raw)
 		documents = append(documents, d)

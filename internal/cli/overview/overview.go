@@ -123,12 +123,12 @@ func (p Policy) Ref() string { return p.resource + "/" + p.Name }
 // Short is the policy in a table, such as conditionset/kernel-deadlock.
 func (p Policy) Short() string { return strings.ToLower(p.Kind) + "/" + p.Name }
 
-// Healthy says that nobody needs to look: the rules admit the policy, it is ready, no breaker is open.
+// Healthy says that nothing needs attention: the rules admit the policy, it is ready, no breaker is open.
 func (p Policy) Healthy() bool {
 	return p.Accepted == "True" && p.Ready == "True" && !p.BreakerOpen && !p.Outdated
 }
 
-// Healthy says that nobody needs to look.
+// Healthy says that nothing needs attention.
 func (o *Overview) Healthy() bool {
 	return o.Manager.Leads && len(o.FrozenBy) == 0 && len(o.Missing)+len(o.Orphans)+len(o.BrokenRecords) == 0 && !slices.ContainsFunc(o.Policies, func(p Policy) bool { return !p.Healthy() }) &&
 		!slices.ContainsFunc(o.Held, func(h Held) bool { return h.Fault != "" })

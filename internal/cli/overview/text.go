@@ -34,7 +34,7 @@ func (o *Overview) Text(w io.Writer, opts TextOptions) error {
 		if opts.Wide || p.Healthy() && p.HeldBack == 0 || p.Message == "" {
 			continue
 		}
-		fmt.Fprintf(&out, "\n%s: %s\n", words.Painter(opts.Colors)(words.Yellow, p.heading()), p.Message)
+		fmt.Fprintf(&out, "\n%s: %s\n", words.Colorizer(opts.Colors)(words.Yellow, p.heading()), p.Message)
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
@@ -42,8 +42,8 @@ func (o *Overview) Text(w io.Writer, opts TextOptions) error {
 
 // head is what concerns all policies, the worst first.
 func (o *Overview) head(out *strings.Builder, opts TextOptions) {
-	paint := words.Painter(opts.Colors)
-	line := func(color words.Color, text string) { out.WriteString(paint(color, text) + "\n") }
+	colorize := words.Colorizer(opts.Colors)
+	line := func(color words.Color, text string) { out.WriteString(colorize(color, text) + "\n") }
 	if stopped := o.stopped(); stopped != "" {
 		line(words.Red, stopped)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
-// maxUnhealthyShown is of how many targets that aren't healthy everything is told.
+// maxUnhealthyShown is of how many targets that aren't healthy everything is shown.
 const maxUnhealthyShown = 20
 
 type jsonChecks struct {
@@ -102,8 +102,8 @@ func (p *Plan) HealthCheckRegistration(hcr *v1alpha1.HealthCheckRegistration, f 
 
 func (p *Plan) checksRows(f registration.Forecast) {
 	targets := sample.Count(f.Targets, "target")
-	if looked := len(f.Items.Targets); looked < f.Targets {
-		targets += fmt.Sprintf(", of which the first %d were looked at", looked)
+	if checked := len(f.Items.Targets); checked < f.Targets {
+		targets += fmt.Sprintf(", of which the first %d were looked at", checked)
 	}
 	if f.Items.More {
 		targets += "; there are more objects of the kind"

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxServices of which there is nothing to tell but their state; podsShown of one Service.
+	// maxServices of which only the state is shown; maxPods of one Service.
 	maxServices = 10
 	maxPods     = 20
 )
@@ -106,7 +106,7 @@ func readinessOf(s weeder.ServiceForecast) string {
 
 func clockTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// maxProbes are the targets of which each step is told.
+// maxProbes are the targets of which each step is shown.
 const maxProbes = 5
 
 type jsonProbe struct {
@@ -169,8 +169,8 @@ func (p *Plan) ProbeConfig(pc *v1alpha1.ProbeConfig, f probe.Forecast, of Probes
 
 func (p *Plan) probeRows(f probe.Forecast, now *v1alpha1.TargetCounts) {
 	targets := sample.Count(f.Targets, "target")
-	if looked := len(f.Items.Targets); looked < f.Targets {
-		targets += fmt.Sprintf(", of which the first %d were looked at", looked)
+	if checked := len(f.Items.Targets); checked < f.Targets {
+		targets += fmt.Sprintf(", of which the first %d were looked at", checked)
 	}
 	p.row("targets", "%s", targets)
 	p.row("limit", "maxScaledDownTargets allows %d; over all ProbeConfigs %d probed, %d scaled down", f.Limit, f.Probed, f.ScaledDown)
@@ -206,7 +206,7 @@ func (p *Plan) levels(verb string, levels []probe.LevelForecast) {
 	}
 }
 
-// maxClusters of which there is something to tell, and of which there is nothing.
+// maxClusters with something to show, and without.
 const maxClusters = 20
 
 type jsonOutlier struct {

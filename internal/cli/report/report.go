@@ -72,7 +72,7 @@ func skippedFor(r check.Report, missing guard.Missing) []string {
 	return rules
 }
 
-// missingKinds are what rules may lack, in the order in which it is told.
+// missingKinds are what rules may lack, in the order in which it is shown.
 var missingKinds = []guard.Missing{guard.MissingFacts, guard.MissingAuthorizer, guard.MissingRequest}
 
 // skippedLabel is how every format names it: Skipped(facts), Skipped(authorizer), Skipped(request).

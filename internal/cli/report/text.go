@@ -23,15 +23,15 @@ import (
 // Text writes for people: one finding a line, as compilers do, and a summary.
 func Text(w io.Writer, result Result) error {
 	out := bufio.NewWriter(w)
-	paint := words.Painter(result.Colors)
+	colorize := words.Colorizer(result.Colors)
 	for _, r := range result.Reports {
 		for _, f := range findings(r) {
-			word := paint(color(f.Severity), level(f.Severity))
+			word := colorize(color(f.Severity), level(f.Severity))
 			fmt.Fprintf(out, "%s:%d: %s%s: %s: %s (%s)\n", Printable(r.File), f.Line, prefix(kindAndName(r)), word, f.Rule, Printable(f.Message), f.Docs)
 		}
 	}
 	for _, skipped := range skippedTogether(result) {
-		fmt.Fprintf(out, "%s for %s: %s\n", paint(words.Faint, skipped.label), sample.Count(skipped.objects, "object"), skipped.rules)
+		fmt.Fprintf(out, "%s for %s: %s\n", colorize(words.Faint, skipped.label), sample.Count(skipped.objects, "object"), skipped.rules)
 	}
 	_, _ = out.WriteString(summary(result)) // the error is Flush's as well
 	return out.Flush()

@@ -21,8 +21,8 @@ import (
 
 // targetsRead and targetsLooked bound what is told of one registration.
 const (
-	targetsRead   = 20000
-	targetsLooked = 1000
+	maxTargetsRead    = 20000
+	maxTargetsChecked = 1000
 )
 
 // ForecastRegistration tells what a registration would have done at the snapshot's moment. What it names is read when it is
@@ -60,7 +60,7 @@ func fieldsOf(all ...*v1alpha1.HealthCheckRegistration) registration.Fields {
 
 func (f *Facts) checksOf(objects dependents.Objects) *dependents.Survey {
 	return &dependents.Survey{
-		Objects: objects, Read: targetsRead, Look: targetsLooked, Known: &f.known,
+		Objects: objects, Read: maxTargetsRead, Look: maxTargetsChecked, Known: &f.known,
 		Stored: func(context.Context) ([]*v1alpha1.HealthCheckRegistration, error) { return f.registrations(), nil },
 	}
 }

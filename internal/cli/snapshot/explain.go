@@ -209,7 +209,7 @@ func (s *HostAssignment) At() string {
 
 // HostAssignments are the chosen hosts of a namespace's clusters, as the policies hold that the manager last accepted. It fails with what isn't
 // known that they are planned by.
-func (f *Facts) HostAssignments(namespace string, chosen func(outlier.Key, outlier.Host) bool) (seats []HostAssignment, err error) {
+func (f *Facts) HostAssignments(namespace string, chosen func(outlier.Key, outlier.Host) bool) (assignments []HostAssignment, err error) {
 	if err := f.snapshot.Covers("OutlierPolicy"); err != nil {
 		return nil, err
 	}
@@ -233,11 +233,11 @@ func (f *Facts) HostAssignments(namespace string, chosen func(outlier.Key, outli
 			hosts := outlier.HostsOf(svc, a.Port, w.Slices[types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}])
 			for _, h := range hosts {
 				if chosen(a.Key, h) {
-					seats = append(seats, HostAssignment{Policy: stored[a.Policy], Read: a.Policy, Cluster: a.Key, Hosts: hosts, Host: h, OutOfDate: behind(stored[a.Policy], a)})
+					assignments = append(assignments, HostAssignment{Policy: stored[a.Policy], Read: a.Policy, Cluster: a.Key, Hosts: hosts, Host: h, OutOfDate: behind(stored[a.Policy], a)})
 				}
 			}
 		}
 	}
-	slices.SortStableFunc(seats, func(a, b HostAssignment) int { return cmp.Compare(a.Cluster.String(), b.Cluster.String()) })
-	return seats, nil
+	slices.SortStableFunc(assignments, func(a, b HostAssignment) int { return cmp.Compare(a.Cluster.String(), b.Cluster.String()) })
+	return assignments, nil
 }

@@ -132,7 +132,7 @@ func (f *Facts) Apply(policy client.Object) error {
 		}
 	}
 	raw.SetGeneration(raw.GetGeneration() + 1)
-	if err := f.snapshot.Objects.put(raw); err != nil {
+	if err := f.snapshot.Objects.store(raw); err != nil {
 		return err
 	}
 	applied, _ := f.snapshot.Objects.find(kind.GroupKind(), key)

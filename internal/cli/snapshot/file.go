@@ -30,7 +30,7 @@ const (
 	annotationAnswers = "facts.autohealer.resourcestack.com/answers"
 )
 
-// rewriteHint says how to come by a file.
+// rewriteHint says how to make a file.
 const rewriteHint = "write the file with kubectl autohealer facts export > FILE"
 
 // Write writes a facts file: a List of what was read, trimmed, the same for the same cluster.
@@ -131,7 +131,7 @@ func (o *Objects) readItem(item any) error {
 	case r != nil && r.Version != "" && r.Version != kind.Version:
 		return fmt.Errorf(", %s %s: it is of %s, and what is read is %s", kind.Kind, object.GetName(), kind.GroupVersion(), r.GroupVersion())
 	}
-	if err := o.put(object); err != nil {
+	if err := o.store(object); err != nil {
 		return fmt.Errorf(", %s %s: %w", kind.Kind, strings.TrimPrefix(object.GetNamespace()+"/"+object.GetName(), "/"), err)
 	}
 	return nil
@@ -159,8 +159,8 @@ func (s *Snapshot) readAnnotations(says map[string]string, items []any) error {
 		return fmt.Errorf("neither annotation %s nor an object says when it was; %s", annotationTakenAt, rewriteHint)
 	}
 	s.From, s.OwnNamespace, s.Trimmed = says[annotationServer], says[annotationNamespace], says[annotationTrimmed] == "true"
-	answers, told := says[annotationAnswers]
-	s.unasked = !told
+	answers, reported := says[annotationAnswers]
+	s.unasked = !reported
 	s.Objects.answered.Insert(strings.Split(answers, "\n")...)
 	for kind := range s.Objects.by {
 		if s.unasked {

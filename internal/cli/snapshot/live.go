@@ -99,14 +99,14 @@ func (l Live) Read(ctx context.Context) (*Snapshot, error) {
 
 // readAll lists what planners read. What may not be listed isn't known, and each consequence is told once.
 func (l Live) readAll(ctx context.Context, c client.Client, s *Snapshot) error {
-	read, told := recordingClient{Objects: s.Objects, server: c, trimmer: newTrimmer(nil)}, sets.New[string]()
+	read, reported := recordingClient{Objects: s.Objects, server: c, trimmer: newTrimmer(nil)}, sets.New[string]()
 	for i := range resources {
 		r := &resources[i]
 		err := l.list(ctx, read, r)
 		switch without := r.consequence(); {
-		case apierrors.IsForbidden(err) && !r.must && told.Has(without):
+		case apierrors.IsForbidden(err) && !r.must && reported.Has(without):
 		case apierrors.IsForbidden(err) && !r.must:
-			told.Insert(without)
+			reported.Insert(without)
 			l.Warn(without + ": " + err.Error())
 		case err != nil:
 			return err
@@ -190,7 +190,7 @@ func (t recordingClient) Get(ctx context.Context, key client.ObjectKey, as clien
 	case apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
 		t.answer(asked(kind.GroupKind(), key, ""))
 	case err == nil:
-		if err := t.put(whole); err != nil {
+		if err := t.store(whole); err != nil {
 			return err
 		}
 		return into(whole, as)
@@ -221,7 +221,7 @@ func (t recordingClient) List(ctx context.Context, list client.ObjectList, optio
 		if t.trimmer != nil { // at once: of ten thousand whole pods the program would be full
 			one = t.trim(one)
 		}
-		if err := t.put(one); err != nil {
+		if err := t.store(one); err != nil {
 			return err
 		}
 	}

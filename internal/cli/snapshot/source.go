@@ -82,7 +82,7 @@ func (s *surveyed) credential(ctx context.Context, name types.NamespacedName, ke
 		return s.credentialIn(secret, key)
 	}
 	says = s.live.policy.Inspect(secret, key)
-	return says, s.Objects.putSecret(name, key, says)
+	return says, s.Objects.storeSecret(name, key, says)
 }
 
 // credentialIn reads what a file says of a Secret, or its value where somebody wrote that into the file.
@@ -103,7 +103,7 @@ func (s *surveyed) credentialIn(secret *corev1.Secret, key string) (kubeconfig.I
 	return kubeconfig.Policy{}.Inspect(secret, key), nil
 }
 
-func (o *Objects) putSecret(name types.NamespacedName, key string, says kubeconfig.Inspection) error {
+func (o *Objects) storeSecret(name types.NamespacedName, key string, says kubeconfig.Inspection) error {
 	secret := &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{}}}
 	if before, there := o.find(secretKind.GroupKind(), name); there {
 		secret = before.raw.DeepCopy()
@@ -125,7 +125,7 @@ func (o *Objects) putSecret(name types.NamespacedName, key string, says kubeconf
 	if !says.Missing {
 		_ = unstructured.SetNestedField(secret.Object, "", "data", key)
 	}
-	return o.put(secret)
+	return o.store(secret)
 }
 
 // Dependent tells what is scaled.
@@ -148,7 +148,7 @@ func (s *surveyed) Dependent(ctx context.Context, namespace string, ref probe.Re
 		scale.SetNamespace(namespace)
 		scale.SetName(ref.Name)
 		scale.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: ref.APIVersion, Kind: ref.Kind, Name: ref.Name}})
-		return d, s.Objects.put(scale)
+		return d, s.Objects.store(scale)
 	}
 	return d, nil
 }

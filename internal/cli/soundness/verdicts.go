@@ -125,7 +125,7 @@ func (c *Checker) webhookUnreached(err error) *Finding {
 // webhookConfiguration is the webhook's.
 const webhookConfiguration = "autohealer"
 
-// expiryWarning is how long before its end a CA is told of. The manager makes the next one long before.
+// expiryWarning is how long before its end a CA is reported. The manager makes the next one long before.
 const expiryWarning = 7 * 24 * time.Hour
 
 // certificates looks at the CAs by which the API server knows the webhook. Whether they are the right ones, the verdicts tell.

@@ -179,15 +179,15 @@ type policies struct {
 
 // readPolicies reads what there is. Where the kinds aren't installed, or have gone just now, there are none.
 func readPolicies(ctx context.Context, c client.Client) *policies {
-	p, rails := &policies{unread: map[client.ObjectList]string{}}, v1alpha1.GuardrailList{} // without rails it isn't said that somebody stops them
-	for _, list := range []client.ObjectList{&p.sets, &p.probes, &p.registrations, &rails} {
+	p, guardrails := &policies{unread: map[client.ObjectList]string{}}, v1alpha1.GuardrailList{} // without rails it isn't said that somebody stops them
+	for _, list := range []client.ObjectList{&p.sets, &p.probes, &p.registrations, &guardrails} {
 		if err := c.List(ctx, list); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
 			p.unread[list] = err.Error()
 		}
 	}
-	declared := make([]guardrail.Declared, len(rails.Items))
-	for i := range rails.Items {
-		declared[i] = guardrail.Declared{Guardrail: &rails.Items[i]}
+	declared := make([]guardrail.Declared, len(guardrails.Items))
+	for i := range guardrails.Items {
+		declared[i] = guardrail.Declared{Guardrail: &guardrails.Items[i]}
 	}
 	switch policy := guardrail.Merge(limit.Builtin(), declared); {
 	case policy.Frozen():

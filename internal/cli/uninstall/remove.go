@@ -26,7 +26,7 @@ import (
 // confirmTimeout is how soon a freeze is in force when a manager works.
 const confirmTimeout = 5 * time.Second
 
-// pollInterval lies between two looks at what is waited for.
+// pollInterval is how often it is checked whether what is waited for has come about.
 const pollInterval = 200 * time.Millisecond
 
 // freeze lets nothing new be done, by a freeze that the manager confirms. Where that can't be had, since there are no Guardrails
@@ -36,16 +36,16 @@ func (u *Uninstaller) freeze(ctx context.Context, s *Survey) error {
 		return nil
 	}
 	u.Progress("freeze")
-	rail, made, err := freeze.Freeze(ctx, u.Client, "kubectl autohealer uninstall")
+	guardrail, made, err := freeze.Freeze(ctx, u.Client, "kubectl autohealer uninstall")
 	switch {
 	case isKindTerminating(err):
 		return u.deleteManager(ctx, s)
 	case err != nil:
 		return fmt.Errorf("make Guardrail %s: %w", v1alpha1.FreezeGuardrail, err)
 	case made:
-		u.Report(fmt.Sprintf("guardrail.%s/%s created", v1alpha1.GroupVersion.Group, rail.Name))
+		u.Report(fmt.Sprintf("guardrail.%s/%s created", v1alpha1.GroupVersion.Group, guardrail.Name))
 	}
-	confirmed, err := freeze.Confirmed(ctx, u.Client, rail, confirmTimeout)
+	confirmed, err := freeze.Confirmed(ctx, u.Client, guardrail, confirmTimeout)
 	if err != nil && !isKindTerminating(err) {
 		return fmt.Errorf("see whether the manager confirms the freeze: %w", err)
 	}
@@ -93,14 +93,14 @@ func (u *Uninstaller) deleteManager(ctx context.Context, s *Survey) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	leads, told, doubt := u.Leads(ctx)
+	leads, reported, doubt := u.Leads(ctx)
 	switch {
 	case doubt != "":
 		return fmt.Errorf("whether a manager leads still that the Deployment %[1]s in namespace %[2]s didn't run can't be told: the Lease %[1]s %[3]s. "+
 			"When none does, kubectl -n %[2]s delete lease %[1]s, then run this again", u.Manager, u.Namespace, doubt)
 	case leads:
 		return fmt.Errorf("a manager leads still that the Deployment %s in namespace %s doesn't run: stop it, then run this again", u.Manager, u.Namespace)
-	case err != nil && !told:
+	case err != nil && !reported:
 		return fmt.Errorf("%d pods of the manager are there still, and whether one of them leads can't be told: see kubectl -n %s get pods", len(pods.Items), u.Namespace)
 	}
 	return nil // pods on a node that is gone don't end; without the Lease they don't act either
@@ -161,12 +161,12 @@ func (u *Uninstaller) remove(ctx context.Context, finalizer string, list func(co
 	if !wait.Interrupted(err) || ctx.Err() != nil || len(there) == 0 {
 		return err
 	}
-	stuck := make([]string, len(there))
+	blocked := make([]string, len(there))
 	for i, o := range there {
-		stuck[i] = waitsFor(o, again[title(o)] > 1)
+		blocked[i] = waitsFor(o, again[title(o)] > 1)
 	}
-	slices.Sort(stuck)
-	return errors.New(listed(stuck, "\n"))
+	slices.Sort(blocked)
+	return errors.New(listed(blocked, "\n"))
 }
 
 func (u *Uninstaller) removeOne(ctx context.Context, o *object, finalizer string) error {

@@ -47,8 +47,8 @@ func (s *Survey) all() []*object { return slices.Concat(slices.Collect(maps.Valu
 // Survey finds all that there is of an installation, and whether it can all be removed. It writes nothing.
 func (u *Uninstaller) Survey(ctx context.Context) (*Survey, error) {
 	s := &Survey{Delete: map[stage][]*object{}}
-	for _, look := range []func(context.Context, *Survey) error{u.surveyGroups, u.surveyKinds, u.surveyParts, u.surveyLeader, u.surveyUnknownObjects, u.surveyNamespace, u.surveyBindings, u.surveyRecords, u.surveyRights} {
-		if err := look(ctx, s); err != nil {
+	for _, survey := range []func(context.Context, *Survey) error{u.surveyGroups, u.surveyKinds, u.surveyParts, u.surveyLeader, u.surveyUnknownObjects, u.surveyNamespace, u.surveyBindings, u.surveyRecords, u.surveyRights} {
+		if err := survey(ctx, s); err != nil {
 			return nil, err
 		}
 	}

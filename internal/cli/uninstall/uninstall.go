@@ -194,17 +194,17 @@ func (u *Uninstaller) surveyBindings(ctx context.Context, s *Survey) error {
 		}
 	}
 	roles := part{kind: clusterRoleKind}.names()
-	tell := func(kindOf string, o metav1.ObjectMeta, role rbacv1.RoleRef) {
+	report := func(kindOf string, o metav1.ObjectMeta, role rbacv1.RoleRef) {
 		if role.Kind == "ClusterRole" && slices.Contains(roles, role.Name) && o.Labels[label] != ours && o.Namespace != u.Namespace {
 			binding := about(kind(rbacv1.GroupName, kindOf), o.Namespace, o.Name)
 			s.Left = append(s.Left, fmt.Sprintf("%s binds a role of Autohealer's that will be gone: kubectl delete %s", title(binding), named(binding)))
 		}
 	}
 	for i := range inAll.Items {
-		tell("ClusterRoleBinding", inAll.Items[i].ObjectMeta, inAll.Items[i].RoleRef)
+		report("ClusterRoleBinding", inAll.Items[i].ObjectMeta, inAll.Items[i].RoleRef)
 	}
 	for i := range inOne.Items {
-		tell("RoleBinding", inOne.Items[i].ObjectMeta, inOne.Items[i].RoleRef)
+		report("RoleBinding", inOne.Items[i].ObjectMeta, inOne.Items[i].RoleRef)
 	}
 	return nil
 }
@@ -266,7 +266,7 @@ func keeps(r metav1.APIResource) bool {
 // maxNamed is how many of many are named.
 const maxNamed = 20
 
-// listed of many, in one line or one a line.
+// listed names some of many, in one line or one a line.
 func listed(all []string, between string) string {
 	if len(all) <= maxNamed {
 		return strings.Join(all, between)
