@@ -136,7 +136,7 @@ const maxAttempts = 8
 // write puts the condition on the target, or takes it off. As long as others changed something else meanwhile it is made again from what
 // is stored by now.
 func (c *Conditions) write(ctx context.Context, target *unstructured.Unstructured, w ConditionWrite) (*unstructured.Unstructured, error) {
-	for tries := 1; ; tries++ {
+	for attempts := 1; ; attempts++ {
 		after, err := c.send(ctx, target, w)
 		if !mayBeStale(err) {
 			return after, err
@@ -145,7 +145,7 @@ func (c *Conditions) write(ctx context.Context, target *unstructured.Unstructure
 		switch {
 		case !changed:
 			return target, err
-		case fresh == nil, tries == maxAttempts, !samePlan(fresh, target, w.Step.Condition.Type):
+		case fresh == nil, attempts == maxAttempts, !samePlan(fresh, target, w.Step.Condition.Type):
 			return target, fmt.Errorf("%w: %w", ErrStale, err)
 		}
 		target = fresh

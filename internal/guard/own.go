@@ -47,7 +47,7 @@ type ownRules struct {
 }
 
 // compiler gives a Guardrail's rule compiled for a kind.
-type compiler func(k *builtinKind, rail string, r *v1alpha1.GuardrailRule) *compiledRule
+type compiler func(k *builtinKind, guardrail string, r *v1alpha1.GuardrailRule) *compiledRule
 
 // compileOwn compiles a Guardrail's rules for each of their kinds.
 func (g *Guard) compileOwn(gr *v1alpha1.Guardrail, compile compiler) *ownRules {

@@ -184,8 +184,8 @@ func SetWhileTrue(conditions *[]metav1.Condition, generation int64, c metav1.Con
 	Set(conditions, generation, c)
 }
 
-// Tell reports transitions of conditions, by Events on the policy.
-func Tell(recorder events.EventRecorder, policy runtime.Object, before, after []metav1.Condition) {
+// EmitTransitions reports transitions of conditions, by Events on the policy.
+func EmitTransitions(recorder events.EventRecorder, policy runtime.Object, before, after []metav1.Condition) {
 	for _, c := range after {
 		if transitioned(meta.FindStatusCondition(before, c.Type), c) && !isRedundant(c, after) {
 			recorder.Eventf(policy, nil, eventType(c), c.Reason, c.Type, "%s", Truncate(c.Message))

@@ -138,7 +138,7 @@ func (k *Keeper[T]) writeStatus(ctx context.Context, policy T, left Left) (recon
 		return reconcile.Result{}, errors.Join(err, describeErr)
 	}
 	if written {
-		Tell(k.Events, policy, before, description.After.GetConditions())
+		EmitTransitions(k.Events, policy, before, description.After.GetConditions())
 	}
 	if description.Stored != nil {
 		description.Stored(written)

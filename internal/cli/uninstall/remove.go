@@ -60,8 +60,8 @@ func (s *Survey) mayStillAct() bool {
 	return len(s.Delete[policies]) > 0 || has(s.Delete[manager], deploymentKind)
 }
 
-// triesFreeze says whether a freeze is tried: not where Guardrails are no more, or soon won't be.
-func (s *Survey) triesFreeze() bool {
+// attemptsFreeze says whether a freeze is tried: not where Guardrails are no more, or soon won't be.
+func (s *Survey) attemptsFreeze() bool {
 	return s.mayStillAct() && slices.ContainsFunc(s.Delete[definitions], func(crd *object) bool {
 		return crd.Name == "guardrails."+v1alpha1.GroupVersion.Group && crd.DeletionTimestamp == nil
 	})

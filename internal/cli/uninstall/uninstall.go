@@ -33,8 +33,8 @@ type Uninstaller struct {
 	Clock clock.PassiveClock
 	// Namespace is Autohealer's own. Manager names its Deployment and its Lease.
 	Namespace, Manager string
-	// Leads says whether a manager holds the Lease; told is false when that can't be read, and when no manager wrote it so, which doubt says.
-	Leads func(context.Context) (leads, told bool, doubt string)
+	// Leads says whether a manager holds the Lease; known is false when that can't be read, and when no manager wrote it so, which doubt says.
+	Leads func(context.Context) (leads, known bool, doubt string)
 	// Timeout bounds each wait for something to be gone.
 	Timeout time.Duration
 	// DryRun waits for nothing, since nothing goes.
@@ -107,7 +107,7 @@ func (u *Uninstaller) undo(ctx context.Context, _ *Survey) error {
 // undoAgain takes back what an earlier step left, or let go of.
 func (u *Uninstaller) undoAgain(ctx context.Context, s *Survey) error {
 	if u.DryRun {
-		return nil // it was told of already
+		return nil // it was reported already
 	}
 	return u.undo(ctx, s)
 }
@@ -148,7 +148,7 @@ const released = "hold removed"
 
 // Write tells what would be done, step by step, and what stays.
 func (s *Survey) Write(w io.Writer) {
-	if s.triesFreeze() {
+	if s.attemptsFreeze() {
 		section(w, "Freeze: nothing new is done while this works", []string{"guardrail/" + v1alpha1.FreezeGuardrail})
 	}
 	var undone, held []string
