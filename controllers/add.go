@@ -57,7 +57,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		Cache: mgr.GetCache(), Kind: &v1alpha1.Guardrail{},
 		After: exceptions, // nothing is judged before, so no policy is refused for want of an exception that there is
 	}
-	stored := &kube.Stored{Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Lost: opts.Guard.Lose, WatchFailures: opts.Facts.WatchFailures, Kinds: []kube.RuleKind{
+	stored := &kube.Stored{Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Lost: opts.Guard.GuardrailsUnknown, WatchFailures: opts.Facts.WatchFailures, Kinds: []kube.RuleKind{
 		{Kind: v1alpha1.GroupVersion.WithKind("Guardrail"), Definition: "guardrails." + v1alpha1.GroupVersion.Group, All: guardrails},
 		{Kind: v1alpha1.GroupVersion.WithKind("GuardrailException"), Definition: "guardrailexceptions." + v1alpha1.GroupVersion.Group, All: exceptions, AdditiveOnly: true},
 	}}

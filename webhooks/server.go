@@ -28,15 +28,15 @@ const (
 	// newPerSecond and newAtOnce are for the new ones of an address, since each takes half a millisecond of processor time: it may have a
 	// twentieth of one. An API server makes one when it has had nothing to ask for a while, and more when it asks much at once; probes of
 	// a manager's own machine, and what is between the two, may make one each time.
-	newPerSecond, newAtOnce = 100, 200
+	newPerSecond, newBurst = 100, 200
 	// headerBytes is four times what an API server sends.
 	headerBytes = 8 << 10
 	// streamBytes is what is kept of a request that nobody reads yet, and of all of a connection: HTTP/2's own minimum, as frameBytes is.
 	streamBytes, frameBytes = 64 << 10, 16 << 10
 	streams                 = 32
-	idle                    = 90 * time.Second
-	// shutdownTakes is more than any answer.
-	shutdownTakes = 10 * time.Second
+	idleTimeout             = 90 * time.Second
+	// shutdownTimeout is more than any answer.
+	shutdownTimeout = 10 * time.Second
 )
 
 // Server serves webhooks as controller-runtime's server does, with bounds to what clients hold: that one has none for their number,
@@ -71,16 +71,16 @@ func (s *Server) Start(ctx context.Context) error {
 	server := &http.Server{
 		Handler: s.WebhookMux(), BaseContext: func(net.Listener) context.Context { return ctx },
 		// ReadTimeout is for requests that nobody reads; who reads sets another.
-		MaxHeaderBytes: headerBytes, ReadHeaderTimeout: defaultTimeout, ReadTimeout: defaultTimeout, WriteTimeout: 2 * defaultTimeout, IdleTimeout: idle,
+		MaxHeaderBytes: headerBytes, ReadHeaderTimeout: defaultTimeout, ReadTimeout: defaultTimeout, WriteTimeout: 2 * defaultTimeout, IdleTimeout: idleTimeout,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: streams, MaxReadFrameSize: frameBytes, MaxReceiveBufferPerConnection: streamBytes, MaxReceiveBufferPerStream: streamBytes,
 		},
-		ErrorLog: log.New(&seldom{}, "", 0),
+		ErrorLog: log.New(&rateLimitedLog{}, "", 0),
 	}
 	stopped := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTakes)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 		defer cancel()
 		if err := server.Shutdown(ctx); err != nil { // somebody doesn't read an answer
 			stopped <- server.Close()
@@ -88,7 +88,7 @@ func (s *Server) Start(ctx context.Context) error {
 			stopped <- nil
 		}
 	}()
-	if err := server.Serve(tls.NewListener(&bounded{Listener: tcp, from: map[string]*caller{}}, config)); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(tls.NewListener(&limitedListener{Listener: tcp, peers: map[string]*peer{}}, config)); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve webhooks: %w", err)
 	}
 	return <-stopped
@@ -109,31 +109,31 @@ func (s *Server) StartedChecker() healthz.Checker {
 	}
 }
 
-// bounded closes at once what it accepts from an address that has too many connections, or makes them too fast. Where all together
+// limitedListener closes at once what it accepts from an address that has too many connections, or makes them too fast. Where all together
 // are too many, the address that has most loses one.
-type bounded struct {
+type limitedListener struct {
 	net.Listener
 
-	mu   sync.Mutex
-	all  int                // needs mu, as from; open connections
-	from map[string]*caller // by address
+	mu      sync.Mutex
+	total   int                // needs mu, as from; open connections
+	peers map[string]*peer // by address
 }
 
-type caller struct {
-	open map[*counted]bool
-	made *rate.Limiter
+type peer struct {
+	open     map[*limitedConn]bool
+	accepted *rate.Limiter
 }
 
-func (b *bounded) Accept() (net.Conn, error) {
+func (b *limitedListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := b.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		c := &counted{Conn: conn, from: hostOf(conn.RemoteAddr().String()), of: b}
-		inTheWay, admitted := b.admit(c)
-		if inTheWay != nil {
-			_ = inTheWay.Close() // whoever has so many finds out by itself
+		c := &limitedConn{Conn: conn, address: hostOf(conn.RemoteAddr().String()), listener: b}
+		evicted, admitted := b.admit(c)
+		if evicted != nil {
+			_ = evicted.Close() // whoever has so many finds out by itself
 		}
 		if admitted {
 			return c, nil
@@ -144,23 +144,23 @@ func (b *bounded) Accept() (net.Conn, error) {
 }
 
 // admit says whether a connection is let in, and which one goes for that.
-func (b *bounded) admit(c *counted) (inTheWay *counted, admitted bool) {
+func (b *limitedListener) admit(c *limitedConn) (evicted *limitedConn, admitted bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	by := b.from[c.from]
+	by := b.peers[c.address]
 	if by == nil {
-		if len(b.from) >= connections { // most have gone
-			maps.DeleteFunc(b.from, func(_ string, by *caller) bool { return len(by.open) == 0 })
+		if len(b.peers) >= connections { // most have gone
+			maps.DeleteFunc(b.peers, func(_ string, by *peer) bool { return len(by.open) == 0 })
 		}
-		by = &caller{open: map[*counted]bool{}, made: rate.NewLimiter(newPerSecond, newAtOnce)}
-		b.from[c.from] = by
+		by = &peer{open: map[*limitedConn]bool{}, accepted: rate.NewLimiter(newPerSecond, newBurst)}
+		b.peers[c.address] = by
 	}
-	if len(by.open) >= connectionsOfOne || !by.made.Allow() {
+	if len(by.open) >= connectionsOfOne || !by.accepted.Allow() {
 		return nil, false
 	}
-	if b.all >= connections {
+	if b.total >= connections {
 		most := by
-		for _, other := range b.from {
+		for _, other := range b.peers {
 			if len(other.open) > len(most.open) {
 				most = other
 			}
@@ -168,35 +168,35 @@ func (b *bounded) admit(c *counted) (inTheWay *counted, admitted bool) {
 		if most == by {
 			return nil, false
 		}
-		for inTheWay = range most.open {
+		for evicted = range most.open {
 			break
 		}
-		b.forget(inTheWay)
+		b.forget(evicted)
 	}
-	b.all++
+	b.total++
 	by.open[c] = true
-	return inTheWay, true
+	return evicted, true
 }
 
 // forget needs b.mu.
-func (b *bounded) forget(c *counted) {
-	if by := b.from[c.from]; by != nil && by.open[c] {
+func (b *limitedListener) forget(c *limitedConn) {
+	if by := b.peers[c.address]; by != nil && by.open[c] {
 		delete(by.open, c)
-		b.all--
+		b.total--
 	}
 }
 
-type counted struct {
+type limitedConn struct {
 	net.Conn
 
-	from string
-	of   *bounded
+	address  string
+	listener *limitedListener
 }
 
-func (c *counted) Close() error {
-	c.of.mu.Lock()
-	c.of.forget(c)
-	c.of.mu.Unlock()
+func (c *limitedConn) Close() error {
+	c.listener.mu.Lock()
+	c.listener.forget(c)
+	c.listener.mu.Unlock()
 	return c.Conn.Close()
 }
 
@@ -209,14 +209,14 @@ func hostOf(address string) string {
 	return host
 }
 
-// seldom logs what net/http says, such as of handshakes that fail, now and then: clients decide how often there is something to say.
-type seldom struct{ pace rate.Sometimes }
+// rateLimitedLog logs what net/http says, such as of handshakes that fail, now and then: clients decide how often there is something to say.
+type rateLimitedLog struct{ limiter rate.Sometimes }
 
-func (s *seldom) Write(text []byte) (int, error) {
-	s.pace.Interval = sayEvery
-	s.pace.Do(func() { logf.Log.WithName("webhook").Info("A connection failed", "why", string(text)) })
+func (s *rateLimitedLog) Write(text []byte) (int, error) {
+	s.limiter.Interval = logInterval
+	s.limiter.Do(func() { logf.Log.WithName("webhook").Info("A connection failed", "why", string(text)) })
 	return len(text), nil
 }
 
-// sayEvery is how often at most what clients do wrong is logged.
-const sayEvery = 10 * time.Second
+// logInterval is how often at most what clients do wrong is logged.
+const logInterval = 10 * time.Second

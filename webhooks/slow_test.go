@@ -91,7 +91,7 @@ func TestWhoIsRefusedIsToldWhy(t *testing.T) {
 // TestAConnectionIsGoodAfterASlowReview: net/http takes a deadline that passes while a handler works for the end of the connection.
 func TestAConnectionIsGoodAfterASlowReview(t *testing.T) {
 	slow := make(chan struct{})
-	served := httptest.NewServer(bounding(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	served := httptest.NewServer(limitRequests(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("timeout") == "100ms" {
 			<-slow
 		}
@@ -140,7 +140,7 @@ func serve(t *testing.T, protocol string) (url string, client *http.Client) {
 	server := NewServer("127.0.0.1", port, func(c *tls.Config) {
 		c.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &certificate, nil }
 	})
-	server.Register(Path, bounding(newWebhook(t, facts{forecast: condition.Forecast{Limit: 1, UnionLimit: 1}})))
+	server.Register(Path, limitRequests(newWebhook(t, facts{forecast: condition.Forecast{Limit: 1, UnionLimit: 1}})))
 	running, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- server.Start(running) }()

@@ -22,6 +22,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 	"github.com/resourcestack/autohealer/internal/domain/weeder"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube/survey"
@@ -40,14 +41,14 @@ func knowing(t testing.TB) *guard.Guard {
 	for _, app := range []string{"etcd", "api"} {
 		weeds.ObservePod(weeder.ReadPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "prod", Name: app + "-0", UID: types.UID(app), ResourceVersion: "1", Labels: map[string]string{"app": app},
-		}}), weeder.Moment{Now: now, Server: now})
+		}}), timing.Moment{Now: now, Server: now})
 	}
 	g, err := guard.New(guard.Options{
 		Facts: known, Clock: clocktesting.NewFakePassiveClock(now), OwnNamespace: ownNamespace, Authorizer: rights{}, Stored: shelf{t},
 		Planners: map[string]guard.Planner{
 			"ConditionSet": guard.PlannerOf(known.ForecastConditionSet),
 			"WeederConfig": guard.PlannerOf(func(wc *v1alpha1.WeederConfig, limits limit.Limits, now time.Time) weeder.Forecast {
-				return weeds.Forecast(wc, limits, weeder.Moment{Now: now, Server: now})
+				return weeds.Forecast(wc, limits, timing.Moment{Now: now, Server: now})
 			}),
 			"ProbeConfig": guard.PlannerThatReads((&survey.Survey{Cluster: town{weeds}, Objects: town{weeds}, Rights: rights{}, OwnNamespace: ownNamespace}).Forecast),
 		},

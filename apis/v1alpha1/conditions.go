@@ -96,3 +96,138 @@ const (
 	// FinalizerUndo keeps a deleted policy until what it did is undone.
 	FinalizerUndo = "autohealer.resourcestack.com/undo"
 )
+
+// Reasons that only Guardrails and GuardrailExceptions have.
+const (
+	// ReasonInvalidRule: a rule of the Guardrail doesn't compile; the message has the position.
+	ReasonInvalidRule = "InvalidRule"
+	// ReasonFrozen: a Guardrail stops everything, undo included.
+	ReasonFrozen = "Frozen"
+	// ReasonResumed: no Guardrail pauses new acts any more, nor freezes everything. Only an Event has it.
+	ReasonResumed = "Resumed"
+	// ReasonActive: the exception lifts its rules now.
+	ReasonActive = "Active"
+	// ReasonWaiting: the target isn't stored, or not yet with the spec that the exception is for, or a rule that it names isn't there yet.
+	ReasonWaiting = "Waiting"
+	// ReasonExpired: the exception's time is over.
+	ReasonExpired = "Expired"
+	// ReasonSpecChanged: the target had the spec that the exception is for, and has another one now.
+	ReasonSpecChanged = "SpecChanged"
+	// ReasonTargetMissing: the target was there and is gone.
+	ReasonTargetMissing = "TargetMissing"
+	// ReasonRuleNotExceptable: a rule that the exception names may not be lifted, or doesn't exist any more.
+	ReasonRuleNotExceptable = "RuleNotExceptable"
+)
+
+const (
+	// FreezeGuardrail is the name of the Guardrail that `kubectl autohealer freeze` makes and `thaw` deletes. Made with
+	// spec.frozen and nothing else it passes the webhook unjudged, so that it can be made while no webhook answers.
+	FreezeGuardrail = "autohealer-freeze"
+	// AnnotationFrozenBy on it says who froze, and AnnotationFreezeReason why. They are for people; nothing goes by them.
+	AnnotationFrozenBy     = "autohealer.resourcestack.com/frozen-by"
+	AnnotationFreezeReason = "autohealer.resourcestack.com/freeze-reason"
+)
+
+// ConditionTargetsHealthy of a HealthCheckRegistration says whether all targets are healthy. It doesn't change Ready: a sick
+// target is no mistake of the registration's.
+const ConditionTargetsHealthy = "TargetsHealthy"
+
+// Reasons that HealthCheckRegistrations have beside those that every kind has.
+const (
+	// ReasonAllHealthy: every condition of every target is True.
+	ReasonAllHealthy = "AllHealthy"
+	// ReasonSomeUnhealthy: a condition of some target isn't True.
+	ReasonSomeUnhealthy = "SomeUnhealthy"
+	// ReasonKindUnusable: the targets can't be read, or take no conditions; the message says why.
+	ReasonKindUnusable = "KindUnusable"
+	// ReasonTooManyTurnFalse: the breaker opened.
+	ReasonTooManyTurnFalse = "TooManyTurnFalse"
+	// ReasonConditionChanged: a condition of a target changed its status.
+	ReasonConditionChanged = "ConditionChanged"
+	// ReasonConditionRemoved: a condition of a target was removed.
+	ReasonConditionRemoved = "ConditionRemoved"
+)
+
+// Condition types of a ProbeConfig.
+const (
+	// ConditionInternalHealthy says what the internal probe adds up to: Unknown below both thresholds.
+	ConditionInternalHealthy = "InternalHealthy"
+	// ConditionExternalHealthy says the same of the external probe and, where they are looked at, of the nodes' leases.
+	ConditionExternalHealthy = "ExternalHealthy"
+	// ConditionProtectionActive says whether anything is scaled down for the config.
+	ConditionProtectionActive = "ProtectionActive"
+	// ConditionLeasesUnreadable says that nodes' leases couldn't be listed failureThreshold times in a row, so that the
+	// external probe decides alone, once what was seen last of them holds nothing back any more. It is there only while True; its
+	// reason is the class of what went wrong, such as Forbidden.
+	ConditionLeasesUnreadable = "LeasesUnreadable"
+	// ConditionLeaseProtectionExpired says that so many nodes haven't renewed their leases for maxProtectionDuration that the dependents
+	// would be scaled down for them, and aren't any more. It is there only while True.
+	ConditionLeaseProtectionExpired = "LeaseProtectionExpired"
+)
+
+// Reasons of a ProbeConfig's conditions and Events.
+const (
+	// ReasonProbeSucceeds and ReasonProbeFails: the threshold of the probe was reached.
+	ReasonProbeSucceeds = "ProbeSucceeds"
+	ReasonProbeFails    = "ProbeFails"
+	// ReasonBelowThreshold: neither threshold is reached.
+	ReasonBelowThreshold = "BelowThreshold"
+	// ReasonLeasesExpired: too many nodes don't renew their leases.
+	ReasonLeasesExpired = "LeasesExpired"
+	// ReasonMaxProtectionDurationExceeded: the nodes' leases expired longer ago than a protection may last.
+	ReasonMaxProtectionDurationExceeded = "MaxProtectionDurationExceeded"
+	// ReasonLeasesRenewed: the nodes renew their leases again, or are gone.
+	ReasonLeasesRenewed = "LeasesRenewed"
+	// ReasonLeasesReadable: the nodes' leases can be listed again.
+	ReasonLeasesReadable = "LeasesReadable"
+	// ReasonUndetermined: the probe has had no clear answer for long.
+	ReasonUndetermined = "Undetermined"
+	// ReasonSecretUnusable: a Secret is missing, forbidden, or no kubeconfig that is safe to use.
+	ReasonSecretUnusable = "SecretUnusable"
+	// ReasonKubeconfigUntried: the external probe fails, and has never succeeded with this kubeconfig, so nothing is scaled down.
+	ReasonKubeconfigUntried = "KubeconfigUntried"
+	// ReasonHibernated: the namespace is annotated as hibernated, so nothing is probed.
+	ReasonHibernated = "Hibernated"
+	// ReasonScaledDown and ReasonScaledUp: an object was scaled.
+	ReasonScaledDown = "ScaledDown"
+	ReasonScaledUp   = "ScaledUp"
+	// ReasonScaledByOthers: someone else scaled up what was scaled down, and it is left so until the outage is over.
+	ReasonScaledByOthers = "ScaledByOthers"
+	// ReasonNothingScaledDown: nothing is scaled down for the config.
+	ReasonNothingScaledDown = "NothingScaledDown"
+	// ReasonNotRestored: an object isn't scaled, because someone else scaled it or asks to leave it alone.
+	ReasonNotRestored = "NotRestored"
+	// ReasonDependentMissing: an object that isn't optional isn't there.
+	ReasonDependentMissing = "DependentMissing"
+	// ReasonScalingTimedOut: an object didn't have its replicas in time; the next level waits.
+	ReasonScalingTimedOut = "ScalingTimedOut"
+	// ReasonTooManyScaledDown: the cap on targets that are scaled down holds acts back.
+	ReasonTooManyScaledDown = "TooManyScaledDown"
+	// ReasonTooManyFailTogether: so many targets turned unhealthy together that the cause is more likely on our side.
+	ReasonTooManyFailTogether = "TooManyFailTogether"
+)
+
+const (
+	// AnnotationOriginalReplicas on an object records how many replicas Autohealer took from it, and for which ProbeConfig.
+	AnnotationOriginalReplicas = "autohealer.resourcestack.com/original-replicas"
+	// LabelScaledDown, with the value "true", is on each object with that annotation, so that one can list what is scaled down.
+	LabelScaledDown = "autohealer.resourcestack.com/scaled-down"
+	// AnnotationIgnoreScaling with the value "true", "True", "TRUE", "t", "T" or "1" on an object keeps Autohealer from scaling it.
+	AnnotationIgnoreScaling = "autohealer.resourcestack.com/ignore-scaling"
+	// AnnotationMeltdownProtection is Gardener's: its reconciliation leaves the replicas of an object with it alone.
+	AnnotationMeltdownProtection = "dependency-watchdog.gardener.cloud/meltdown-protection-active"
+	// AnnotationHibernated on a Namespace, with any value but "false", stops probing there.
+	AnnotationHibernated = "autohealer.resourcestack.com/hibernated"
+)
+
+// Reasons of a WeederConfig's conditions and Events.
+const (
+	// ReasonServiceRecovered: a Service turned Ready, so its crash-looping dependents are deleted for a while.
+	ReasonServiceRecovered = "ServiceRecovered"
+	// ReasonPodDeleted: a crash-looping dependent was deleted.
+	ReasonPodDeleted = "PodDeleted"
+	// ReasonTooManyPodDeletions: the cluster-wide cap on pod deletions holds acts back.
+	ReasonTooManyPodDeletions = "TooManyPodDeletions"
+	// ReasonBudgetSpent: maxDeletionsPerWatch or maxRepeatsPerOwner holds acts back.
+	ReasonBudgetSpent = "BudgetSpent"
+)

@@ -16,6 +16,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 	"github.com/resourcestack/autohealer/internal/domain/weeder"
 	"github.com/resourcestack/autohealer/internal/kube"
 )
@@ -48,7 +49,7 @@ func (c inMemory) facts() (*kube.Facts, error) {
 		Fleet: condition.NewFleet(limit.Builtin()), Weeder: weeder.NewState(limit.Builtin(), ""),
 		Clock: clock.RealClock{}, Server: &kube.ServerClock{Clock: clock.RealClock{}},
 	}
-	at := condition.Moment{Now: now, Server: now}
+	at := timing.Moment{Now: now, Server: now}
 	for i := range c.sets {
 		cs := conditionset.Set(fmt.Sprintf("bench-%02d", i), i%50)
 		cs.UID, cs.Generation = types.UID(fmt.Sprintf("set-%d", i)), 1
@@ -64,13 +65,13 @@ func (c inMemory) facts() (*kube.Facts, error) {
 		}
 	}
 	facts.Fleet.MarkSynced(at)
-	facts.Weeder.MarkSynced(weeder.Moment(at))
+	facts.Weeder.MarkSynced(timing.Moment(at))
 	facts.RecordNodeEvent()
 	for i := range c.pods {
-		facts.Weeder.ObservePod(weeder.ReadPod(dependentPod(i, weederconfig.ServiceName(i%c.services), now.Add(-time.Hour))), weeder.Moment(at))
+		facts.Weeder.ObservePod(weeder.ReadPod(dependentPod(i, weederconfig.ServiceName(i%c.services), now.Add(-time.Hour))), timing.Moment(at))
 	}
 	for i := range c.services {
-		if err := observeService(facts.Weeder, i, weeder.Moment(at)); err != nil {
+		if err := observeService(facts.Weeder, i, timing.Moment(at)); err != nil {
 			return nil, err
 		}
 	}
@@ -104,7 +105,7 @@ func dependentPod(i int, service string, created time.Time) *corev1.Pod {
 }
 
 // observeService is about a Service with one pod behind it, and about its config.
-func observeService(facts *weeder.State, i int, at weeder.Moment) error {
+func observeService(facts *weeder.State, i int, at timing.Moment) error {
 	name := weederconfig.ServiceName(i)
 	meta := metav1.ObjectMeta{Namespace: weederconfig.Namespace, Name: name, UID: types.UID(name), Labels: map[string]string{discoveryv1.LabelServiceName: name}}
 	facts.ObserveService(&corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Selector: map[string]string{"behind": name}}})

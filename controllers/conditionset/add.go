@@ -1,3 +1,6 @@
+// Package conditionset turns ConditionSets into node taints. The Observer keeps the fleet's state up to date on every
+// replica; on the leader the NodeReconciler plans and acts, and a policy.Keeper writes finalizers and status. Begin at
+// AddToManager, then NodeReconciler.Reconcile.
 package conditionset
 
 import (
@@ -22,7 +25,7 @@ func AddToManager(mgr manager.Manager, opts policy.Options) error {
 	observer := NewObserver(mgr.GetCache(), opts.Guard, opts.Facts, opts.Rejections)
 	report := NewReporter(mgr.GetEventRecorder("autohealer"), observer.isStored)
 	nodes := &NodeReconciler{
-		Observer: observer, Live: mgr.GetAPIReader(), Troubles: &observer.policies.Troubles, Report: report, OwnNamespace: opts.OwnNamespace,
+		Observer: observer, Live: mgr.GetAPIReader(), Errors: &observer.policies.Errors, Report: report, OwnNamespace: opts.OwnNamespace,
 		Orphans: &kube.Orphans{
 			Live: mgr.GetAPIReader(), Kind: v1alpha1.GroupVersion.WithKind(kindConditionSet), Confirm: opts.Facts.Fleet.ConfirmOrphan,
 			Timings: opts.Facts.Timings,
@@ -39,6 +42,6 @@ func AddToManager(mgr manager.Manager, opts policy.Options) error {
 	if err := kube.AddController(mgr, "conditionset-node", nodes, nodeWorkers, observer.attachNodes); err != nil {
 		return err
 	}
-	sets := &policy.Keeper[*v1alpha1.ConditionSet]{Steps: observer.steps(), Clock: opts.Facts.Clock, Urgent: observer.policies.Unseen, Leads: opts.Leads}
+	sets := &policy.Keeper[*v1alpha1.ConditionSet]{Steps: observer.steps(), Clock: opts.Facts.Clock, Urgent: observer.policies.VerdictUnreported, Leads: opts.Leads}
 	return sets.AddToManager(mgr, "conditionset", setWorkers, observer.attachSets)
 }

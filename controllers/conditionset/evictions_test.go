@@ -69,7 +69,7 @@ func evicting(t *testing.T, objects interceptor.Funcs) (*NodeReconciler, client.
 	}
 	o.Facts.Fleet.MarkSynced(o.Facts.Moment())
 	return &NodeReconciler{
-		Observer: o, Live: api, Troubles: &o.policies.Troubles, Report: NewReporter(events.NewFakeRecorder(100), o.isStored),
+		Observer: o, Live: api, Errors: &o.policies.Errors, Report: NewReporter(events.NewFakeRecorder(100), o.isStored),
 		Orphans: &kube.Orphans{}, Taints: &actuate.Taints{Client: api, Current: confirmed{}},
 		Evictions: &actuate.Record{Reader: api, Writer: api, Namespace: "autohealer-system", Name: "autohealer-evictions"},
 	}, api
@@ -122,7 +122,7 @@ func TestWithoutARecordOfEvictionsAllButThatGoesOn(t *testing.T) {
 			if held := sum.Holds["LiveReadFailed"]; (held.Nodes == 1) != (c.want == "example.com/evict:NoSchedule") {
 				t.Errorf("held: %+v", sum.Holds)
 			}
-			if trouble := r.Troubles.Get("uid-of-evict"); trouble != nil {
+			if trouble := r.Errors.Get("uid-of-evict"); trouble != nil {
 				t.Errorf("the set is in trouble over nodes: %v", trouble)
 			}
 		})

@@ -24,6 +24,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
@@ -126,7 +127,7 @@ func TestASetThatIsGoneTakesItsSeriesAlong(t *testing.T) {
 
 func TestTheUseOfLimitsIsCountedWhenAsked(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	at := condition.Moment{Now: now, Server: now}
+	at := timing.Moment{Now: now, Server: now}
 	fleet := condition.NewFleet(limit.Builtin())
 	for i := range 40 {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i)}}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/policy"
@@ -39,7 +40,7 @@ type NodeReconciler struct {
 	Orphans *kube.Orphans
 	// Evictions are recorded before they begin.
 	Evictions *actuate.Record
-	Troubles  *policy.Troubles
+	Errors    *policy.ErrorTracker
 	Report    *Reporter
 	// OwnNamespace is where Autohealer's own pods run; "" when unknown.
 	OwnNamespace string
@@ -84,7 +85,7 @@ func (r *NodeReconciler) heal(ctx context.Context, request reconcile.Request) (r
 			return reconcile.Result{RequeueAfter: requeueUncertain}, refused
 		case condition.Nothing:
 			if refused == nil {
-				r.Troubles.Settled(request.Name)
+				r.Errors.Clear(request.Name)
 			}
 			return r.requeue(ctx, plan), refused
 		}
@@ -160,13 +161,13 @@ func (r *NodeReconciler) act(ctx context.Context, plan condition.Plan) error {
 			r.Observer.request(fleet.Failed(name))
 		}
 		if !isStale(err) {
-			r.Troubles.Failed(name, err, policies(plan)...)
+			r.Errors.RecordFailure(name, err, policies(plan)...)
 		}
 		r.Report.countFailures(plan, err)
 		return err
 	}
 	r.Observer.request(fleet.Written(name, version))
-	r.Troubles.Written(name, policies(plan)...)
+	r.Errors.RecordSuccess(name, policies(plan)...)
 	r.Report.reportActs(plan, r.Observer.Facts.Clock.Now())
 	r.Evictions.Done(plan.Node.UID)
 	return nil
@@ -223,3 +224,71 @@ func unknownSets(plan condition.Plan) map[types.UID]types.NamespacedName {
 
 // isStale says that an error means no more than that someone else wrote first.
 func isStale(err error) bool { return errors.Is(err, actuate.ErrStale) || apierrors.IsConflict(err) }
+
+// ownPods selects Autohealer's own pods in its namespace.
+var ownPods = client.MatchingLabels{"app.kubernetes.io/name": "autohealer"}
+
+// evidence reads which pods of a node it, or its healing, can't do without.
+func (r *NodeReconciler) evidence(ctx context.Context, node string) (*condition.Evidence, error) {
+	var pods corev1.PodList
+	if err := r.Live.List(ctx, &pods, client.MatchingFields{"spec.nodeName": node}); err != nil {
+		return nil, fmt.Errorf("list the pods of node %s before evicting them: %w", node, err)
+	}
+	e := &condition.Evidence{}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if role := ecosystem.SystemRole(&pod.ObjectMeta, &pod.Spec); role != "" && pod.DeletionTimestamp == nil && !finished(pod) {
+			e.SystemPods = append(e.SystemPods, systemPod(pod, role))
+		}
+	}
+	last, err := r.lastOfOurs(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	e.SystemPods = append(e.SystemPods, last...)
+	return e, nil
+}
+
+// lastOfOurs gives Autohealer's ready pods when all of them run on this node.
+func (r *NodeReconciler) lastOfOurs(ctx context.Context, node string) ([]ecosystem.SystemPod, error) {
+	if r.OwnNamespace == "" {
+		return nil, nil
+	}
+	var pods corev1.PodList
+	if err := r.Live.List(ctx, &pods, client.InNamespace(r.OwnNamespace), ownPods); err != nil {
+		return nil, fmt.Errorf("list Autohealer's own pods before evicting from node %s: %w", node, err)
+	}
+	var here []ecosystem.SystemPod
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if !ready(pod) {
+			continue
+		}
+		if pod.Spec.NodeName != node && !r.Observer.Facts.Fleet.Evicting(pod.Spec.NodeName) {
+			return nil, nil
+		}
+		if pod.Spec.NodeName != node {
+			continue // it is about to go, too
+		}
+		here = append(here, systemPod(pod, "last ready pod of Autohealer"))
+	}
+	return here, nil
+}
+
+func systemPod(pod *corev1.Pod, role string) ecosystem.SystemPod {
+	return ecosystem.SystemPod{Namespace: pod.Namespace, Name: pod.Name, Role: role, Tolerations: pod.Spec.Tolerations}
+}
+
+// finished pods aren't evicted; a Failed one may lie on its node for ever.
+func finished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+func ready(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue && pod.DeletionTimestamp == nil
+		}
+	}
+	return false
+}

@@ -22,8 +22,8 @@ type statusInput struct {
 	storedSet
 	summary condition.Summary
 	// synced: caches are full, so that counts mean something.
-	synced  bool
-	trouble *policy.Trouble
+	synced      bool
+	writeErrors *policy.WriteErrors
 	// left are nodes that a deleted set must still be undone on.
 	left policy.Left
 }
@@ -52,8 +52,8 @@ func statusOf(cs *v1alpha1.ConditionSet, st statusInput) v1alpha1.ConditionSetSt
 // commonConditions is the input of the conditions that every kind has.
 func commonConditions(cs *v1alpha1.ConditionSet, st statusInput) policy.Conditions {
 	s := policy.Conditions{
-		Acceptance: policy.FromVerdict(st.Verdict, st.Read.unreadable),
-		Changes:    "nodes", Synced: st.synced, Trouble: st.trouble, Paused: st.Pause, Deleting: cs.DeletionTimestamp != nil, Says: operativeMessage(st),
+		Acceptance: policy.AcceptanceOf(st.Verdict, st.Read.unreadable),
+		Changes:    "nodes", Synced: st.synced, WriteErrors: st.writeErrors, Paused: st.Pause, Deleting: cs.DeletionTimestamp != nil, Says: operativeMessage(st),
 	}
 	if cs.Spec.Mode == v1alpha1.Observe {
 		s.Observes = true
@@ -82,7 +82,7 @@ func operativeMessage(st statusInput) string {
 		count := st.summary.Holds[reason]
 		says = append(says, fmt.Sprintf("%d held back: %s", count.Nodes, count.Message))
 	}
-	if t := st.trouble; t != nil && t.Partly {
+	if t := st.writeErrors; t != nil && t.Partial {
 		says = append(says, fmt.Sprintf("%d can't be written, %s: %s", t.Targets, t.Sample, t.Err))
 	}
 	if limitReached(st).Reason != "" {
@@ -111,8 +111,8 @@ func undoingMessage(st statusInput) string {
 	if nodes := st.summary.Unreadable; len(nodes) > 0 {
 		says += "; the record can't be read of " + unreadableHint(nodes)
 	}
-	if st.trouble != nil {
-		says += "; " + st.trouble.Err.Error()
+	if st.writeErrors != nil {
+		says += "; " + st.writeErrors.Err.Error()
 	}
 	return says + "."
 }
@@ -175,12 +175,12 @@ func breakerOpen(cs *v1alpha1.ConditionSet, st statusInput) metav1.Condition {
 		return c
 	}
 	c.Reason = v1alpha1.ReasonTooManyMatchAtOnce
-	departed := ""
+	deleted := ""
 	if n := st.summary.DeletedMatching; n > 0 {
-		departed = fmt.Sprintf(", and %d were deleted while they matched", n)
+		deleted = fmt.Sprintf(", and %d were deleted while they matched", n)
 	}
 	c.Message = fmt.Sprintf("Too many nodes matched at once at %s; now %d of %d match%s. Nothing new is done. Look at the conditions' reporter; then, to let it act: kubectl annotate conditionset %s %s=%s --overwrite",
-		b.OpenedAt.UTC().Format("2006-01-02T15:04:05Z"), st.summary.Matching, st.summary.Selected, departed, cs.Name, v1alpha1.AnnotationResetBreaker, b.ID)
+		b.OpenedAt.UTC().Format("2006-01-02T15:04:05Z"), st.summary.Matching, st.summary.Selected, deleted, cs.Name, v1alpha1.AnnotationResetBreaker, b.ID)
 	return c
 }
 
@@ -216,7 +216,7 @@ func (o *Observer) describe(_ context.Context, cs *v1alpha1.ConditionSet, left p
 	if !ok {
 		return policy.Description[*v1alpha1.ConditionSet]{Skip: true}, nil
 	}
-	st := statusInput{storedSet: set, synced: o.Facts.Fleet.Synced(), trouble: o.policies.Troubles.Get(cs.UID), left: left}
+	st := statusInput{storedSet: set, synced: o.Facts.Fleet.Synced(), writeErrors: o.policies.Errors.Get(cs.UID), left: left}
 	if st.summary, ok = o.Facts.Fleet.Summary(cs.UID, o.Facts.Moment()); !ok {
 		st.summary = condition.Summary{}
 	}

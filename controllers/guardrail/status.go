@@ -45,7 +45,7 @@ func statusOf(g *v1alpha1.Guardrail, st state) v1alpha1.GuardrailStatus {
 }
 
 func accepted(st state) metav1.Condition {
-	c := policy.FromVerdict(st.result.Verdict, nil).Accepted()
+	c := policy.AcceptanceOf(st.result.Verdict, nil).Accepted()
 	if len(st.result.Errors) > 0 {
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonInvalidRule
 	}

@@ -54,7 +54,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	report := NewReporter(mgr.GetEventRecorder("autohealer"))
 	layouts := checking.NewLayouts(mgr.GetAPIReader(), mgr.GetRESTMapper(), opts.Facts.Clock)
 	targets := &TargetReconciler{
-		Observer: observer, Layouts: layouts, Troubles: &observer.policies.Troubles, Report: report,
+		Observer: observer, Layouts: layouts, Errors: &observer.policies.Errors, Report: report,
 		Checker: checker,
 		Conditions: &actuate.Conditions{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Acts: mgr.GetLogger().WithName(kube.HistoryLogger), Leads: opts.Leads,
@@ -67,7 +67,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	if err := kube.AddController(mgr, "healthcheckregistration-target", targets, targetWorkers, observer.attachTargets); err != nil {
 		return err
 	}
-	registrations := &policy.Keeper[*v1alpha1.HealthCheckRegistration]{Steps: (&statusKeeper{Observer: observer, Live: mgr.GetAPIReader(), Layouts: layouts}).steps(), Clock: opts.Facts.Clock, Urgent: observer.policies.Unseen, Leads: opts.Leads}
+	registrations := &policy.Keeper[*v1alpha1.HealthCheckRegistration]{Steps: (&statusKeeper{Observer: observer, Live: mgr.GetAPIReader(), Layouts: layouts}).steps(), Clock: opts.Facts.Clock, Urgent: observer.policies.VerdictUnreported, Leads: opts.Leads}
 	return registrations.AddToManager(mgr, "healthcheckregistration", registrationWorkers, observer.attachRegistrations)
 }
 

@@ -28,9 +28,9 @@ type execution struct {
 	layout health.Layout
 	plan   plan
 	// object is the target as the last write left it.
-	object  *unstructured.Unstructured
-	tries   policy.Tries
-	outcome outcome
+	object   *unstructured.Unstructured
+	attempts policy.Attempts
+	outcome  outcome
 }
 
 // outcome is what became of a plan.
@@ -50,16 +50,16 @@ type outcome struct {
 func (l *evaluation) execute(ctx context.Context, layout health.Layout, p plan) outcome {
 	target := nameOf(l.target).String()
 	if len(p.Steps)+len(p.ReleaseClaims) == 0 {
-		l.r.Troubles.Settled(target)
+		l.r.Errors.Clear(target)
 		return outcome{}
 	}
 	a := &execution{
 		evaluation: l, layout: layout, plan: p, object: l.object,
-		tries: policy.Tries{Failed: map[policy.Ref]error{}}, outcome: outcome{refusedTypes: map[string]bool{}, notDone: map[string]bool{}},
+		attempts: policy.Attempts{Failed: map[policy.Ref]error{}}, outcome: outcome{refusedTypes: map[string]bool{}, notDone: map[string]bool{}},
 	}
-	a.tries.All, a.outcome.stoppedBy = a.steps(ctx)
-	l.r.Troubles.Tried(target, a.tries)
-	if a.tries.All {
+	a.attempts.Complete, a.outcome.stoppedBy = a.steps(ctx)
+	l.r.Errors.RecordAttempts(target, a.attempts)
+	if a.attempts.Complete {
 		a.outcome.stoppedBy = a.releaseClaims(ctx)
 	}
 	return a.outcome
@@ -109,7 +109,7 @@ func (a *execution) step(ctx context.Context, step health.Step) error {
 	}
 	a.r.conflicts.RecordWrite(nameOf(a.target).String(), a.object.GetUID(), step.Condition.Type, found, step.Result(), now)
 	a.r.Report.reportChange(a.evaluation.object, deciders, step, now)
-	a.tries.Written = append(a.tries.Written, policiesOf(deciders)...)
+	a.attempts.Written = append(a.attempts.Written, policiesOf(deciders)...)
 	return nil
 }
 
@@ -151,9 +151,9 @@ func (l *evaluation) revertFalse(p plan, steps []health.Step) {
 		if !step.Counted {
 			continue
 		}
-		for _, place := range p.DecidedBy[step.Condition.Type] {
-			if flips := l.breakerOf(&l.registrations[place]); flips != nil {
-				flips.RevertFalse(nameOf(l.target).String(), step.Condition.Type)
+		for _, index := range p.DecidedBy[step.Condition.Type] {
+			if breaker := l.breakerOf(&l.registrations[index]); breaker != nil {
+				breaker.RevertFalse(nameOf(l.target).String(), step.Condition.Type)
 			}
 		}
 	}
@@ -178,7 +178,7 @@ func (a *execution) failed(deciders []activeRegistration, step health.Step, err 
 	count(deciders, step, "failed")
 	a.r.Layouts.Invalidate(a.object.GroupVersionKind())
 	for _, policy := range policiesOf(deciders) {
-		a.tries.Failed[policy] = err
+		a.attempts.Failed[policy] = err
 	}
 }
 

@@ -82,7 +82,7 @@ func turning(t *testing.T, api client.WithWatch) (*evaluation, plan) {
 		t.Fatal(err)
 	}
 	l.r.Conditions, l.r.Layouts = &actuate.Conditions{Client: api, Current: current{}, Acts: logr.Discard()}, checking.NewLayouts(nil, nil, testingclock.NewFakePassiveClock(noon))
-	l.r.Troubles, l.r.Report = &policy.Troubles{}, NewReporter(&recorder{})
+	l.r.Errors, l.r.Report = &policy.ErrorTracker{}, NewReporter(&recorder{})
 	p := plan{TargetPlan: registration.TargetPlan{DecidedBy: map[string][]int{"Bad": {0}, "Good": {1}}, ReleaseClaims: []string{"Gone"}}}
 	p.Verdicts = map[string]health.Verdict{"Bad": {}, "Good": {}}
 	for _, conditionType := range []string{"Bad", "Good"} {
@@ -143,7 +143,7 @@ func TestARefusedConditionHoldsUpNoOther(t *testing.T) {
 			if !errors.Is(is.stoppedBy, c.ended) || (len(is.refused) > 0) != (c.want == others) || !is.hasUnrefused(p) {
 				t.Errorf("it gave %+v", is)
 			}
-			if bad, good := l.r.Troubles.Get("bad"), l.r.Troubles.Get("good"); good != nil || (bad != nil) != (c.bad != nil && !errors.Is(c.ended, actuate.ErrStale)) {
+			if bad, good := l.r.Errors.Get("bad"), l.r.Errors.Get("good"); good != nil || (bad != nil) != (c.bad != nil && !errors.Is(c.ended, actuate.ErrStale)) {
 				t.Errorf("trouble is %+v of Bad, %+v of Good", bad, good)
 			}
 			if bad, good := breaks(&l.r.Observer.results, "bad"), breaks(&l.r.Observer.results, "good"); bad != (c.want == all) || good != (c.want != none) {

@@ -38,7 +38,7 @@ func looks(t *testing.T, o *Observer, object *unstructured.Unstructured, times i
 	for range times {
 		l := lookedAt(t, o, object)
 		l.r.Layouts = checking.NewLayouts(api, mapper, testingclock.NewFakePassiveClock(noon))
-		l.r.Troubles = &policy.Troubles{}
+		l.r.Errors = &policy.ErrorTracker{}
 		result, err := l.reconcile(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -38,35 +38,35 @@ func (k *statusKeeper) steps() policy.Steps[*v1alpha1.HealthCheckRegistration] {
 }
 
 // describe gathers what the status reports, once this generation is judged and the rules are known by which it was.
-func (k *statusKeeper) describe(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration, left policy.Left) (is policy.Description[*v1alpha1.HealthCheckRegistration], err error) {
+func (k *statusKeeper) describe(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration, left policy.Left) (description policy.Description[*v1alpha1.HealthCheckRegistration], err error) {
 	stored, ok := k.policies.Current(hcr)
-	page := k.results.results(hcr.UID)
-	if !ok || page == nil {
-		is.Skip = true
-		return is, nil
+	results := k.results.results(hcr.UID)
+	if !ok || results == nil {
+		description.Skip = true
+		return description, nil
 	}
-	st, again := k.observe(ctx, stored, page)
+	st, again := k.observe(ctx, stored, results)
 	st.unreleased = left
-	is.Again, is.After = again, hcr.DeepCopy()
-	is.After.Status = statusOf(hcr, st)
-	gaugeStates(hcr.Name, is.After.Status)
+	description.Again, description.After = again, hcr.DeepCopy()
+	description.After.Status = statusOf(hcr, st)
+	gaugeStates(hcr.Name, description.After.Status)
 	now := k.Facts.Clock.Now()
-	if wait := page.statusDelay(&hcr.Status, &is.After.Status, now); wait > 0 {
-		is.Skip, is.Again = true, max(again, wait)
-		return is, nil
+	if wait := results.statusDelay(&hcr.Status, &description.After.Status, now); wait > 0 {
+		description.Skip, description.Again = true, max(again, wait)
+		return description, nil
 	}
-	is.Stored = func(written bool) {
+	description.Stored = func(written bool) {
 		if written {
-			page.statusWritten(now)
+			results.statusWritten(now)
 		}
 	}
-	return is, nil
+	return description, nil
 }
 
 // observe gathers what a status reports of a registration, and when to evaluate again: zero for when something changes.
-func (k *statusKeeper) observe(ctx context.Context, stored storedRegistration, page *registrationResults) (st statusInput, again time.Duration) {
-	st = statusInput{storedRegistration: stored, writeError: k.policies.Troubles.Get(stored.Object.UID), summary: page.summary()}
-	st.breaker, st.breakerOpen = page.breaker.Opening()
+func (k *statusKeeper) observe(ctx context.Context, stored storedRegistration, results *registrationResults) (st statusInput, again time.Duration) {
+	st = statusInput{storedRegistration: stored, writeErrors: k.policies.Errors.Get(stored.Object.UID), summary: results.summary()}
+	st.breaker, st.breakerOpen = results.breaker.Opening()
 	switch err := k.Watches.Watch(ctx, stored.Read.kind, true); {
 	case errors.Is(err, checking.ErrNotSynced):
 		return st, policy.Delay
@@ -76,18 +76,18 @@ func (k *statusKeeper) observe(ctx context.Context, stored storedRegistration, p
 	}
 	st.synced = true
 	if reg := stored.Read.registration; reg != nil {
-		st.complete = page.allEvaluated(func() []checking.Target { return k.selected(ctx, reg) })
+		st.complete = results.allEvaluated(func() []checking.Target { return k.selected(ctx, reg) })
 	}
 	may := stored.State(stored.Object.Spec.Mode == v1alpha1.Observe)
 	// Before it is complete, what an earlier leader held back may not be known yet.
-	if st.complete && !may.HealsOnly() && !may.IsFrozen() && page.breaker.CloseIfClear() {
+	if st.complete && !may.HealsOnly() && !may.IsFrozen() && results.breaker.CloseIfClear() {
 		st.breakerOpen = false
 	}
 	if st.kindError = k.checkKind(ctx, stored.Read); st.kindError != nil {
 		return st, kindRetry
 	}
 	// The kind may have come after the registration, and a target that is awaited may be gone before it is evaluated.
-	if informed := k.notifyTargets(ctx, client.ObjectKeyFromObject(stored.Object)); !informed || !st.complete {
+	if notified := k.notifyTargets(ctx, client.ObjectKeyFromObject(stored.Object)); !notified || !st.complete {
 		return st, kindRetry
 	}
 	return st, 0
@@ -154,8 +154,8 @@ func isSignificant(before, after *v1alpha1.HealthCheckRegistrationStatus) bool {
 		first(before) || !slices.Equal(said(before), said(after))
 }
 
-// recordsPage is how many targets are read at once, of which the metadata alone.
-const recordsPage = 500
+// recordPageSize is how many targets are read at once, of which the metadata alone.
+const recordPageSize = 500
 
 // unreleased counts the targets that have a condition of a deleted registration that no other registration decides.
 func (k *statusKeeper) unreleased(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration) (policy.Left, error) {
@@ -175,7 +175,7 @@ func (k *statusKeeper) unreleased(ctx context.Context, hcr *v1alpha1.HealthCheck
 func (k *statusKeeper) findUnreleased(ctx context.Context, stored storedRegistration) (n int, first string, err error) {
 	kind := stored.Read.kind
 	if k.Watches.Watch(ctx, kind, true) == nil {
-		objects, _ := k.Watches.List(ctx, kind, "", everything)
+		objects, _ := k.Watches.List(ctx, kind, "", allTargets)
 		if n, first := countUnreleased(k.Observer, kind, objects); n > 0 {
 			return n, first, nil
 		}
@@ -185,24 +185,24 @@ func (k *statusKeeper) findUnreleased(ctx context.Context, stored storedRegistra
 
 // findUnreleasedLive asks the API server. A kind that isn't served any more has none.
 func (k *statusKeeper) findUnreleasedLive(ctx context.Context, kind schema.GroupVersionKind) (n int, first string, err error) {
-	page := &metav1.PartialObjectMetadataList{}
-	page.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	for next := ""; ; next = page.Continue {
-		switch err := k.Live.List(ctx, page, client.Limit(recordsPage), client.Continue(next)); {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	for next := ""; ; next = list.Continue {
+		switch err := k.Live.List(ctx, list, client.Limit(recordPageSize), client.Continue(next)); {
 		case checking.Unserved(err):
 			return 0, "", nil
 		case err != nil:
 			return 0, "", fmt.Errorf("list each %s to see whose conditions are left: %w", kind.Kind, err)
 		}
-		objects := make([]*metav1.PartialObjectMetadata, len(page.Items))
-		for i := range page.Items {
-			objects[i] = &page.Items[i]
+		objects := make([]*metav1.PartialObjectMetadata, len(list.Items))
+		for i := range list.Items {
+			objects[i] = &list.Items[i]
 		}
 		some, one := countUnreleased(k.Observer, kind, objects)
 		if n += some; first == "" {
 			first = one
 		}
-		if page.Continue == "" {
+		if list.Continue == "" {
 			return n, first, nil
 		}
 	}

@@ -70,7 +70,7 @@ func TestTheBreakersMetricFollowsItAndGoesWithItsRegistration(t *testing.T) {
 	mapper.Add(worker, meta.RESTScopeNamespace)
 	heard := &recorder{}
 	k := &statusKeeper{Observer: l.Observer, Layouts: checking.NewLayouts(&unreadable{}, mapper, clock)}
-	r := &policy.Keeper[*v1alpha1.HealthCheckRegistration]{Steps: k.steps(), Client: stored, Events: heard, Clock: clock, Urgent: l.policies.Unseen}
+	r := &policy.Keeper[*v1alpha1.HealthCheckRegistration]{Steps: k.steps(), Client: stored, Events: heard, Clock: clock, Urgent: l.policies.VerdictUnreported}
 	gaugeStates("other", v1alpha1.HealthCheckRegistrationStatus{})
 	count([]activeRegistration{{ActiveRegistration: registration.ActiveRegistration{Registration: &registration.Registration{Name: "r"}}}}, health.Step{}, "failed")
 	shows := func() (is []string) {

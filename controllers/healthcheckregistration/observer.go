@@ -111,7 +111,7 @@ func (o *Observer) request(key types.NamespacedName, after time.Duration) {
 type fingerprint struct {
 	generation, judged int64
 	invalidations      int
-	outdated, going    bool
+	outdated, deleting bool
 	state              lifecycle.State
 	reset              string
 	pause              policy.Pause
@@ -121,7 +121,7 @@ type fingerprint struct {
 func (o *Observer) fingerprint(j storedRegistration) fingerprint {
 	hcr := j.Object
 	return fingerprint{
-		generation: hcr.Generation, judged: j.Generation, invalidations: j.Invalidations, outdated: j.Outdated, going: hcr.DeletionTimestamp != nil,
+		generation: hcr.Generation, judged: j.Generation, invalidations: j.Invalidations, outdated: j.Outdated, deleting: hcr.DeletionTimestamp != nil,
 		state: j.State(hcr.Spec.Mode == v1alpha1.Observe), reset: hcr.Annotations[v1alpha1.AnnotationResetBreaker], pause: j.Pause, known: j.PauseKnown,
 	}
 }
@@ -136,17 +136,17 @@ func (o *Observer) notifyTargets(ctx context.Context, key types.NamespacedName) 
 	if !ok || !o.synced.Load() {
 		return false
 	}
-	now, page := o.fingerprint(j), o.results.results(j.Object.UID)
-	if page == nil { // it is forgotten, or who follows it informs of it next
+	now, list := o.fingerprint(j), o.results.results(j.Object.UID)
+	if list == nil { // it is forgotten, or who follows it informs of it next
 		return false
 	}
-	if page.notified != nil && *page.notified == now {
+	if list.notified != nil && *list.notified == now {
 		return true
 	}
 	if !o.enqueueTargets(ctx, j.Read.kind, metav1.NamespaceAll) {
 		return false
 	}
-	page.notified = &now
+	list.notified = &now
 	return true
 }
 
@@ -154,8 +154,8 @@ func (o *Observer) notifyTargets(ctx context.Context, key types.NamespacedName) 
 func (o *Observer) renotifyTargets(uid types.UID) {
 	o.notifying.Lock()
 	defer o.notifying.Unlock()
-	if page := o.results.results(uid); page != nil {
-		page.notified = nil
+	if list := o.results.results(uid); list != nil {
+		list.notified = nil
 	}
 }
 
@@ -164,7 +164,7 @@ func (o *Observer) enqueueTargets(ctx context.Context, kind schema.GroupVersionK
 	if err := o.Watches.Watch(ctx, kind, true); err != nil {
 		return false // the registration's own reconciler asks again, and tells why not
 	}
-	objects, err := o.Watches.List(ctx, kind, namespace, everything)
+	objects, err := o.Watches.List(ctx, kind, namespace, allTargets)
 	if err != nil {
 		return false
 	}

@@ -61,8 +61,8 @@ func (l *evaluation) plan(ctx context.Context, layout health.Layout, live sets.S
 	}
 	c.RegistrationsUnknown = l.registrationsUnknown || l.r.Observer.registrationsUnknown(l.target.Kind) // the checks took their time
 	now := l.r.Observer.Facts.Clock.Now()
-	c.AllowFalse = func(place int, t string, doubted, counts bool) bool {
-		return l.allowFalse(ctx, &l.registrations[place], t, doubted, counts && live.Has(t))
+	c.AllowFalse = func(index int, t string, doubted, counts bool) bool {
+		return l.allowFalse(ctx, &l.registrations[index], t, doubted, counts && live.Has(t))
 	}
 	c.CheckConflict = func(t string, found, next *health.Condition) (rewrites bool, until time.Time) {
 		return l.r.conflicts.Check(name, uid, t, found, next, now)
@@ -79,8 +79,8 @@ func (l *evaluation) plan(ctx context.Context, layout health.Layout, live sets.S
 
 // decidedBy are the registrations of a condition type.
 func (l *evaluation) decidedBy(p plan, conditionType string) (all []activeRegistration) {
-	for _, place := range p.DecidedBy[conditionType] {
-		all = append(all, l.registrations[place])
+	for _, index := range p.DecidedBy[conditionType] {
+		all = append(all, l.registrations[index])
 	}
 	return all
 }
@@ -88,24 +88,24 @@ func (l *evaluation) decidedBy(p plan, conditionType string) (all []activeRegist
 // allowFalse asks a registration's breaker, which counts only what is read live: what is in doubt already needs no live look, of which there would be
 // thousands when it matters most. One that isn't known counts as open: its status may say that it is.
 func (l *evaluation) allowFalse(ctx context.Context, d *activeRegistration, conditionType string, doubted, counts bool) bool {
-	flips := l.breakerOf(d)
+	breaker := l.breakerOf(d)
 	switch {
 	case !d.Writing(): // and turns nothing
 		return true
-	case flips == nil:
+	case breaker == nil:
 		return false
 	case !counts:
-		_, open := flips.Opening()
+		_, open := breaker.Opening()
 		return !open
 	}
-	targets := l.r.Observer.targetCount(ctx, d.Registration, flips)
-	return flips.AllowFalse(nameOf(l.target).String(), conditionType, doubted, targets, l.r.Observer.Facts.Clock.Now())
+	targets := l.r.Observer.targetCount(ctx, d.Registration, breaker)
+	return breaker.AllowFalse(nameOf(l.target).String(), conditionType, doubted, targets, l.r.Observer.Facts.Clock.Now())
 }
 
 // breakerOf is a registration's breaker; nil when the registration is forgotten, or not followed yet.
 func (l *evaluation) breakerOf(d *activeRegistration) *health.Breaker {
-	if page := l.r.Observer.results.results(d.UID); page != nil {
-		return &page.breaker
+	if list := l.r.Observer.results.results(d.UID); list != nil {
+		return &list.breaker
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ import (
 
 const kindRegistration = "HealthCheckRegistration"
 
-var everything = labels.Everything()
+var allTargets = labels.Everything()
 
 type storedRegistration = policy.Policy[*v1alpha1.HealthCheckRegistration, parsedRegistration]
 
@@ -219,7 +219,7 @@ func (o *Observer) decidedByAny(kind schema.GroupKind, conditionType string) boo
 
 // selected are the targets of a registration, as they were seen last; none where they can't be read.
 func (o *Observer) selected(ctx context.Context, reg *registration.Registration) []checking.Target {
-	objects, err := o.Watches.List(ctx, reg.Kind, "", everything)
+	objects, err := o.Watches.List(ctx, reg.Kind, "", allTargets)
 	if err != nil {
 		return nil
 	}

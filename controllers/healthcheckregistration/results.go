@@ -106,7 +106,7 @@ func (b *resultStore) forget(uid types.UID, now time.Time) {
 		b.formerBreakers[p.name].Inherit(&p.breaker)
 	}
 	delete(b.byUID, uid)
-	maps.DeleteFunc(b.formerBreakers, func(_ string, flips *health.Breaker) bool { return !flips.HasRecent(now) })
+	maps.DeleteFunc(b.formerBreakers, func(_ string, breaker *health.Breaker) bool { return !breaker.HasRecent(now) })
 }
 
 // previousBreaker gives the breaker of the registration that had a name before, which may not be forgotten yet; nil for none. It needs b.mu.

@@ -260,11 +260,11 @@ func TestResultsStayOpenWhile(t *testing.T) {
 func doubting(t *testing.T, o *Observer) *evaluation {
 	t.Helper()
 	o.results.update(hcrOf("r", 1, "X"), noon)
-	page := o.results.results("r")
+	list := o.results.results("r")
 	for i := range 3 {
-		page.breaker.AllowFalse(nameOf(targetNamed(fmt.Sprint(i))).String(), "X", false, 3, noon)
+		list.breaker.AllowFalse(nameOf(targetNamed(fmt.Sprint(i))).String(), "X", false, 3, noon)
 	}
-	if _, open := page.breaker.Opening(); !open {
+	if _, open := list.breaker.Opening(); !open {
 		t.Fatal("three of three turned False, and the breaker is closed")
 	}
 	object := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"annotations": map[string]any{"autohealer.resourcestack.com/owned-conditions": "X"}}}}

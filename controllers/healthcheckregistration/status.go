@@ -21,7 +21,7 @@ type statusInput struct {
 	synced, complete bool
 	// kindError says why targets can't be read, or take no conditions; nil when nothing does.
 	kindError   error
-	writeError  *policy.Trouble
+	writeErrors *policy.WriteErrors
 	breaker     limit.Opening
 	breakerOpen bool
 	// unreleased are the targets that a deleted registration's conditions are still on.
@@ -51,8 +51,8 @@ func statusOf(hcr *v1alpha1.HealthCheckRegistration, st statusInput) v1alpha1.He
 // commonConditions is what the conditions that every kind has report of this registration.
 func commonConditions(hcr *v1alpha1.HealthCheckRegistration, st statusInput) policy.Conditions {
 	s := policy.Conditions{
-		Acceptance: policy.FromVerdict(st.Verdict, st.Read.unreadable),
-		Changes:    "conditions of targets", Synced: st.synced, Trouble: st.writeError, Paused: st.Pause, Deleting: hcr.DeletionTimestamp != nil,
+		Acceptance: policy.AcceptanceOf(st.Verdict, st.Read.unreadable),
+		Changes:    "conditions of targets", Synced: st.synced, WriteErrors: st.writeErrors, Paused: st.Pause, Deleting: hcr.DeletionTimestamp != nil,
 	}
 	if says := readyMessage(st); hcr.Spec.Mode == v1alpha1.Observe {
 		s.Observes, s.Says = true, "Mode Observe, no condition is written: "+says
@@ -83,7 +83,7 @@ func readyMessage(st statusInput) string {
 		says = append(says, fmt.Sprintf("somebody else, or an admission webhook, keeps changing conditions of %s, and Autohealer corrects them at longer and longer intervals: condition %s; kubectl get -o yaml --show-managed-fields names the writer: stop it, or choose another conditionType",
 			sample.Count(s.contested, "target"), s.contest))
 	}
-	if t := st.writeError; t != nil && t.Partly {
+	if t := st.writeErrors; t != nil && t.Partial {
 		says = append(says, fmt.Sprintf("%d can't be written, %s: %s", t.Targets, t.Sample, t.Err))
 	}
 	if st.breakerOpen {

@@ -37,7 +37,7 @@ type TargetReconciler struct {
 	Checker    *checking.Checker
 	Layouts    *checking.Layouts
 	Conditions *actuate.Conditions
-	Troubles   *policy.Troubles
+	Errors     *policy.ErrorTracker
 	Report     *Reporter
 
 	conflicts health.WriteConflicts
@@ -145,7 +145,7 @@ func (r *TargetReconciler) inVersion(ctx context.Context, kind schema.GroupVersi
 func (r *TargetReconciler) forget(target checking.Target) {
 	r.Checker.Follow(target)
 	r.conflicts.Forget(nameOf(target).String())
-	r.Troubles.Settled(nameOf(target).String())
+	r.Errors.Clear(nameOf(target).String())
 	r.Observer.dropTarget(target, nil)
 }
 
@@ -175,7 +175,7 @@ func (l *evaluation) watchRefs() {
 // reconcile checks the target, and writes what follows.
 func (l *evaluation) reconcile(ctx context.Context) (reconcile.Result, error) {
 	if l.isUnmanaged() {
-		l.r.Troubles.Settled(nameOf(l.target).String())
+		l.r.Errors.Clear(nameOf(l.target).String())
 		l.recordResults(plan{}, outcome{})
 		return reconcile.Result{}, nil
 	}
@@ -242,8 +242,8 @@ func (l *evaluation) requeueAfter(p plan) time.Duration {
 // recordResults takes in what was found, for each registration's status.
 func (l *evaluation) recordResults(p plan, is outcome) {
 	now := map[types.UID]bool{}
-	for place := range l.registrations {
-		d := &l.registrations[place]
+	for index := range l.registrations {
+		d := &l.registrations[index]
 		if d.Registration == nil || d.State == lifecycle.Deleted {
 			continue
 		}
@@ -253,11 +253,11 @@ func (l *evaluation) recordResults(p plan, is outcome) {
 		}
 		found := targetResult{problem: l.problem, contested: l.contested}
 		verdicts := p.Verdicts
-		if alone, ok := p.Unwritten[place]; ok {
+		if alone, ok := p.Unwritten[index]; ok {
 			verdicts = alone.Verdicts
 		}
-		page := l.r.Observer.results.results(uid)
-		if page == nil {
+		results := l.r.Observer.results.results(uid)
+		if results == nil {
 			continue
 		}
 		for _, t := range d.ConditionTypes() {
@@ -265,8 +265,8 @@ func (l *evaluation) recordResults(p plan, is outcome) {
 				found.verdicts = append(found.verdicts, conditionResultOf(t, v))
 			}
 		}
-		released := l.updateBreaker(place, p, verdicts, is, &page.breaker)
-		if page.record(l.target, found) || released {
+		released := l.updateBreaker(index, p, verdicts, is, &results.breaker)
+		if results.record(l.target, found) || released {
 			l.r.Observer.request(types.NamespacedName{Name: d.Name}, policy.Delay)
 		}
 	}
@@ -274,16 +274,16 @@ func (l *evaluation) recordResults(p plan, is outcome) {
 }
 
 // updateBreaker tells a registration's breaker what its conditions came to, and says whether something isn't in doubt any more.
-func (l *evaluation) updateBreaker(place int, p plan, verdicts map[string]health.Verdict, is outcome, flips *health.Breaker) (released bool) {
+func (l *evaluation) updateBreaker(index int, p plan, verdicts map[string]health.Verdict, is outcome, breaker *health.Breaker) (released bool) {
 	name := nameOf(l.target).String()
-	for _, t := range l.registrations[place].ConditionTypes() {
+	for _, t := range l.registrations[index].ConditionTypes() {
 		v, ok := verdicts[t]
 		switch {
-		case is.notDone[t], ok && l.staysAsIs(place, p, t):
-		case ok && l.mayBeHeldBack(place, p, t):
-			released = flips.RecordVerdict(name, t, v) || released
-		case ok, l.doesNotDecide(place, p, t):
-			released = flips.Release(name, t) || released
+		case is.notDone[t], ok && l.staysAsIs(index, p, t):
+		case ok && l.mayBeHeldBack(index, p, t):
+			released = breaker.RecordVerdict(name, t, v) || released
+		case ok, l.doesNotDecide(index, p, t):
+			released = breaker.Release(name, t) || released
 		}
 	}
 	return released
@@ -291,16 +291,16 @@ func (l *evaluation) updateBreaker(place int, p plan, verdicts map[string]health
 
 // staysAsIs says whether a condition is left as it is for now, though a registration decides it: one of its registrations may not act, or its kind takes
 // no conditions.
-func (l *evaluation) staysAsIs(place int, p plan, conditionType string) bool {
-	_, unwritten := p.Unwritten[place]
+func (l *evaluation) staysAsIs(index int, p plan, conditionType string) bool {
+	_, unwritten := p.Unwritten[index]
 	by := l.decidedBy(p, conditionType)
-	return unwritten && l.registrations[place].Writing() || anyHealsOnly(by) && !onHold(by)
+	return unwritten && l.registrations[index].Writing() || anyHealsOnly(by) && !onHold(by)
 }
 
 // mayBeHeldBack says whether a registration's breaker may hold a condition back: its checks find something, and not people hold the target.
-func (l *evaluation) mayBeHeldBack(place int, p plan, conditionType string) bool {
-	_, alone := p.Unwritten[place]
-	return !alone && p.results[place].Failing && !onHold(l.decidedBy(p, conditionType))
+func (l *evaluation) mayBeHeldBack(index int, p plan, conditionType string) bool {
+	_, isUnwritten := p.Unwritten[index]
+	return !isUnwritten && p.results[index].Failing && !onHold(l.decidedBy(p, conditionType))
 }
 
 func onHold(deciders []activeRegistration) bool {
@@ -309,8 +309,8 @@ func onHold(deciders []activeRegistration) bool {
 
 // doesNotDecide says whether a registration has nothing to say of a condition for as long as nobody changes that: its checks are suspended, or the
 // condition is somebody else's. That it can't say for now isn't that.
-func (l *evaluation) doesNotDecide(place int, p plan, conditionType string) bool {
-	suspended := len(p.results) > 0 && p.results[place].Suspended && p.results[place].Problem == ""
+func (l *evaluation) doesNotDecide(index int, p plan, conditionType string) bool {
+	suspended := len(p.results) > 0 && p.results[index].Suspended && p.results[index].Problem == ""
 	return suspended || health.Find(l.object, conditionType) != nil && !health.Ours(l.object, conditionType)
 }
 

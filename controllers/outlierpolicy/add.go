@@ -41,7 +41,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	if c := opts.Clusters; c != nil {
 		c.Current = opts.Current(mgr)
 		c.Acts = mgr.GetLogger().WithName(kube.HistoryLogger)
-		p.Record = &actuate.ToldClusters{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Namespace: opts.Routed.OwnNamespace}
+		p.Record = &actuate.ClusterRecord{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Namespace: opts.Routed.OwnNamespace}
 		others := &actuate.Replicas{
 			Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Namespace: opts.Routed.OwnNamespace, ID: string(uuid.NewUUID()), Server: c.Server, Clock: p.Clock,
 		}

@@ -144,7 +144,7 @@ func readOf(t *rapid.T, g *guard.Guard, policies []*v1alpha1.OutlierPolicy) map[
 	if err != nil {
 		t.Fatal(err)
 	}
-	seats, unknown := f.Seats("shop", func(outlier.Key, outlier.Host) bool { return true })
+	seats, unknown := f.HostAssignments("shop", func(outlier.Key, outlier.Host) bool { return true })
 	text := explain.Ejections(seats, unknown, s.ServerTime.Time)
 	says := map[string][]string{}
 	for _, m := range seat.FindAllStringSubmatch(text, -1) {

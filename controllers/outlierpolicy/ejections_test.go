@@ -174,7 +174,7 @@ func TestWhatIsNotKnownIsNotInTheStatus(t *testing.T) {
 			t.Errorf("%+v instead of %s", c, want)
 		}
 		var told recorded
-		if policy.Tell(&told, got, op.Status.Conditions, got.Status.Conditions); slices.ContainsFunc(told, func(e string) bool { return strings.Contains(e, c.Reason) }) {
+		if policy.EmitTransitions(&told, got, op.Status.Conditions, got.Status.Conditions); slices.ContainsFunc(told, func(e string) bool { return strings.Contains(e, c.Reason) }) {
 			t.Errorf("Events tell of it, for each policy: %q", told)
 		}
 	}

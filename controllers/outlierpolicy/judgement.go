@@ -106,11 +106,11 @@ func (p *Publisher) stand(op *v1alpha1.OutlierPolicy, before *standing) (s *stan
 		before = nil // somebody else's of the same name
 	}
 	j, judged := p.policies.Get(client.ObjectKeyFromObject(op))
-	if current := judged && j.Settled(op); !current {
+	if current := judged && j.IsCurrent(op); !current {
 		return before.anew(), before != nil
 	}
 	s = &standing{generation: j.Generation, verdict: j.Verdict, reading: j.Read, admitted: j.Admitted}
-	unknown := !j.Admitted.Valid() && j.Read.unreadable == nil && !policy.FromVerdict(j.Verdict, nil).Violated
+	unknown := !j.Admitted.Valid() && j.Read.unreadable == nil && !policy.AcceptanceOf(j.Verdict, nil).Violated
 	switch {
 	case unknown && before != nil && !before.policy.Doubtful:
 		s.policy, s.admitted = before.policy, before.admitted

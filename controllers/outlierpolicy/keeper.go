@@ -76,7 +76,7 @@ func (k *keeper) describeUndoing(op *v1alpha1.OutlierPolicy, left policy.Left) (
 	if is.Skip = !ok; is.Skip {
 		return is
 	}
-	state := policy.Conditions{Acceptance: policy.FromVerdict(j.Verdict, j.Read.unreadable), Changes: "clusters", Deleting: true, Paused: j.Pause}
+	state := policy.Conditions{Acceptance: policy.AcceptanceOf(j.Verdict, j.Read.unreadable), Changes: "clusters", Deleting: true, Paused: j.Pause}
 	if left.Targets > 0 {
 		state.Undoing = fmt.Sprintf("It is deleted once EnvoyPatchPolicies patch nothing for it; %d still do, such as %s.", left.Targets, left.Sample[0])
 		if trouble := k.troubleOf(left.Sample[0]); trouble != "" {

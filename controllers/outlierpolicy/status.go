@@ -44,7 +44,7 @@ func statusOf(op *v1alpha1.OutlierPolicy, pic *picture, told *actuate.Clusters, 
 // shared is what the conditions that every kind has tell of this policy.
 func shared(op *v1alpha1.OutlierPolicy, s *standing, pic *picture, reachesEnvoys bool) policy.Conditions {
 	state := policy.Conditions{
-		Acceptance: policy.FromVerdict(s.verdict, s.unreadable), Changes: "clusters", Synced: true, Paused: pic.paused,
+		Acceptance: policy.AcceptanceOf(s.verdict, s.unreadable), Changes: "clusters", Synced: true, Paused: pic.paused,
 		Says: fmt.Sprintf("It holds for %d clusters with %d hosts; for %d more another policy does.", len(s.clusters), hostsOf(s.clusters), len(s.overridden)+len(s.conflicted)),
 	}
 	if !reachesEnvoys {

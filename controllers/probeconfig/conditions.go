@@ -149,8 +149,8 @@ func leaseProtectionExpired(pc *v1alpha1.ProbeConfig, st configState) metav1.Con
 	unseen, _ := first(st.targets, func(s *targetView) bool {
 		return s.Config.Leases != nil && s.State.At.IsZero() && !s.hibernated && s.Credentials.Unusable.Class == ""
 	})
-	if told := meta.FindStatusCondition(pc.Status.Conditions, c.Type); told != nil && unseen > 0 {
-		c.Reason, c.Message = told.Reason, told.Message
+	if reported := meta.FindStatusCondition(pc.Status.Conditions, c.Type); reported != nil && unseen > 0 {
+		c.Reason, c.Message = reported.Reason, reported.Message
 	}
 	return c
 }

@@ -158,14 +158,14 @@ func (w *env) manage(rights fixedAuthorizer) {
 	w.told = &recorder{}
 	report := NewReporter(w.told)
 	w.TargetReconciler = &TargetReconciler{
-		Observer: o, Prober: (&probing.Prober{Handler: w.runs, Policy: kubeconfig.Policy{}}).Init(), Live: w.api, Troubles: &o.policies.Troubles, Report: report,
+		Observer: o, Prober: (&probing.Prober{Handler: w.runs, Policy: kubeconfig.Policy{}}).Init(), Live: w.api, Errors: &o.policies.Errors, Report: report,
 		Reader: &actuate.ScaleReader{Live: w.api, Client: w.api},
 		Scales: &actuate.Scales{Client: w.api, Acts: logr.Discard(), Current: &kube.Generations{Reader: w.api, Clock: w.clock}},
 	}
 	w.keeper = &statusKeeper{Observer: o, Report: report, Reader: w.Reader}
 	w.configs = &policy.Keeper[*v1alpha1.ProbeConfig]{
 		Steps:  w.keeper.steps(),
-		Client: w.api, Events: w.told, Clock: w.clock, Urgent: o.policies.Unseen,
+		Client: w.api, Events: w.told, Clock: w.clock, Urgent: o.policies.VerdictUnreported,
 	}
 	w.see()
 	o.markSynced()

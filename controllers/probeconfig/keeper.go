@@ -85,7 +85,7 @@ func (k *statusKeeper) describe(ctx context.Context, pc *v1alpha1.ProbeConfig, l
 	}
 	st := configState{
 		storedConfig: config, synced: k.synced.Load(), recordsKnown: k.recordsFound(pc) && k.assignedToAll(config),
-		writeError: k.policies.Troubles.Get(pc.UID), ownNamespace: k.OwnNamespace, restoring: left.Sample,
+		writeError: k.policies.Errors.Get(pc.UID), ownNamespace: k.OwnNamespace, restoring: left.Sample,
 	}
 	st.breaker, st.breakerOpen = k.fleet().Breaker()
 	st.hasWitnesses = k.Witnesses.Any()
@@ -130,17 +130,17 @@ func (k *statusKeeper) recordsFound(pc *v1alpha1.ProbeConfig) bool {
 func (k *statusKeeper) findRecords(ctx context.Context, config storedConfig) (n int, err error) {
 	pc := config.Object
 	named := policy.Ref{UID: pc.UID, NamespacedName: client.ObjectKeyFromObject(pc)}
-	trouble := "records of " + named.String()
+	writeErr := "records of " + named.String()
 	var all []actuate.Recorded
 	for _, kind := range dependentKinds(pc, true) {
 		found, err := k.listRecorded(ctx, pc, schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind))
 		if err != nil {
-			k.policies.Troubles.Failed(trouble, err, named)
+			k.policies.Errors.RecordFailure(writeErr, err, named)
 			return 0, err
 		}
 		all = append(all, found...)
 	}
-	k.policies.Troubles.Settled(trouble)
+	k.policies.Errors.Clear(writeErr)
 	c := config.Read.config
 	if c == nil { // where it acts isn't known, so what names it is trusted
 		return k.adoptRecords(configWithoutSpec(pc), all), nil

@@ -45,8 +45,8 @@ func (r *TargetReconciler) scale(ctx context.Context, target *probe.Target, perm
 	if unread != nil {
 		return time.Time{}, errors.Join(unread, r.restoreRemoved(ctx, target, in, objects))
 	}
-	looked := in.Want
-	if in = target.Scaling(perm.state, nsState.hibernated, now, server); in.Objects == nil || in.Want != looked {
+	checked := in.Want
+	if in = target.Scaling(perm.state, nsState.hibernated, now, server); in.Objects == nil || in.Want != checked {
 		return now, nil // the config changed meanwhile, or where to scale, for which half a view may not do
 	}
 	plan := probe.PlanScaling(in)
@@ -94,7 +94,7 @@ func (r *TargetReconciler) readDependents(ctx context.Context, target *probe.Tar
 		}
 	}
 	if unread != nil {
-		r.Troubles.Failed(keyOf(target).String(), unread, configOf(target))
+		r.Errors.RecordFailure(keyOf(target).String(), unread, configOf(target))
 	}
 	r.apply(target, probe.DependentsRead{Scaling: in, Objects: objects, Partial: unread != nil, Denied: denied})
 	return objects, unread
@@ -206,7 +206,7 @@ func (r *TargetReconciler) stillHolds(ctx context.Context, target *probe.Target,
 	if nsState.terminating || nsState.hibernated || c.Namespaces != nil && !c.Namespaces.Matches(labels.Set(nsState.labels)) {
 		return false, nil
 	}
-	if anew, err := r.readCredentials(ctx, target); anew || err != nil {
+	if again, err := r.readCredentials(ctx, target); again || err != nil {
 		return false, err
 	}
 	want, _ := target.State.Want(perm.state, r.now()) // runs go on meanwhile
@@ -217,7 +217,7 @@ func (r *TargetReconciler) stillHolds(ctx context.Context, target *probe.Target,
 func (r *TargetReconciler) carryOut(ctx context.Context, target *probe.Target, acts []probe.Act, admitted actuate.AdmittedProber) error {
 	name, errs := keyOf(target).String(), make([]error, len(acts))
 	if len(acts) == 0 {
-		r.Troubles.Settled(name)
+		r.Errors.Clear(name)
 		return nil
 	}
 	var acting sync.WaitGroup
@@ -232,7 +232,7 @@ func (r *TargetReconciler) carryOut(ctx context.Context, target *probe.Target, a
 	for _, err := range errs {
 		switch {
 		case err == nil:
-			r.Troubles.Written(name, configOf(target))
+			r.Errors.RecordSuccess(name, configOf(target))
 			continue
 		case !errors.Is(err, actuate.ErrStale): // that someone else wrote first is no trouble
 			failed = errors.Join(failed, err)
@@ -240,7 +240,7 @@ func (r *TargetReconciler) carryOut(ctx context.Context, target *probe.Target, a
 		r.apply(target, probe.WriteUncertain{})
 	}
 	if failed != nil {
-		r.Troubles.Failed(name, failed, configOf(target))
+		r.Errors.RecordFailure(name, failed, configOf(target))
 	}
 	r.Observer.requestConfig(target.Config.Key())
 	return failed

@@ -23,7 +23,7 @@ type configState struct {
 	targets []*targetView
 	// synced: caches are full, so that counts mean something.
 	synced      bool
-	writeError  *policy.Trouble
+	writeError  *policy.WriteErrors
 	breaker     limit.Opening
 	breakerOpen bool
 	// hasWitnesses: there are witnesses.
@@ -151,8 +151,8 @@ func scaledDependents(before []v1alpha1.ScaledDependent, targets []*targetView) 
 // commonConditions is what the conditions that every kind has report of this config.
 func commonConditions(pc *v1alpha1.ProbeConfig, st configState) policy.Conditions {
 	s := policy.Conditions{
-		Acceptance: policy.FromVerdict(st.Verdict, st.Read.unreadable),
-		Changes:    "dependents", Synced: st.synced, Trouble: st.writeError, Paused: st.Pause, Deleting: pc.DeletionTimestamp != nil, Says: summary(st),
+		Acceptance: policy.AcceptanceOf(st.Verdict, st.Read.unreadable),
+		Changes:    "dependents", Synced: st.synced, WriteErrors: st.writeError, Paused: st.Pause, Deleting: pc.DeletionTimestamp != nil, Says: summary(st),
 	}
 	if pc.Spec.Mode == v1alpha1.Observe {
 		s.Observes, s.Says = true, "Mode Observe, nothing is scaled: "+summary(st)
@@ -187,7 +187,7 @@ func summary(st configState) string {
 	}
 	says = append(says, findings(st.targets)...)
 	says = append(says, waitingTargets(st.targets)...)
-	if t := st.writeError; t != nil && t.Partly {
+	if t := st.writeError; t != nil && t.Partial {
 		says = append(says, fmt.Sprintf("%d can't be written, %s: %s", t.Targets, t.Sample, t.Err))
 	}
 	if limitReached(st).Reason != "" {

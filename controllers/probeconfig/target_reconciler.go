@@ -40,9 +40,9 @@ type TargetReconciler struct {
 	// Protection is asked before anything is scaled down; nil protects nothing.
 	Protection Protection
 	// Live reads from the API server, past the cache.
-	Live     client.Reader
-	Troubles *policy.Troubles
-	Report   *Reporter
+	Live   client.Reader
+	Errors *policy.ErrorTracker
+	Report *Reporter
 }
 
 // Reconcile reconciles one target.
@@ -53,7 +53,7 @@ func (r *TargetReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 	target, ok := r.Observer.targets.get(key)
 	if !ok {
 		r.Prober.Remove(key)
-		r.Troubles.Settled(key.String())
+		r.Errors.Clear(key.String())
 		return reconcile.Result{}, nil
 	}
 	nsState, exists := r.Observer.namespaceState(key.Namespace)
@@ -101,7 +101,7 @@ func (r *TargetReconciler) endTarget(key probing.Key) {
 		return
 	}
 	r.Prober.Remove(key)
-	r.Troubles.Settled(key.String())
+	r.Errors.Clear(key.String())
 	target, _, _ := r.Observer.apply(key, probe.NamespaceGone{Since: r.now()})
 	if _, exists := r.Observer.namespaceState(key.Namespace); !exists && target.Deselected {
 		r.Observer.targets.forget(key)
@@ -141,7 +141,7 @@ func (r *TargetReconciler) credentials(ctx context.Context, target *probe.Target
 }
 
 // readCredentials reads a target's Secrets and has its probes run with what they hold. Anew says whether they changed.
-func (r *TargetReconciler) readCredentials(ctx context.Context, target *probe.Target) (anew bool, err error) {
+func (r *TargetReconciler) readCredentials(ctx context.Context, target *probe.Target) (again bool, err error) {
 	read := probe.Credentials{Config: target.Config, ReadAt: r.now()}
 	internal, external, broken, err := secrets(ctx, r.Live, target.Config, target.Namespace)
 	if err != nil {
@@ -149,18 +149,18 @@ func (r *TargetReconciler) readCredentials(ctx context.Context, target *probe.Ta
 	}
 	if broken.Class == "" {
 		read.Internal, read.External = probe.VersionOf(internal), probe.VersionOf(external)
-		anew = read.Internal != target.Credentials.Internal || read.External != target.Credentials.External
-		if anew || target.Credentials.Config != target.Config {
-			broken = r.setProber(target, internal, external, anew)
+		again = read.Internal != target.Credentials.Internal || read.External != target.Credentials.External
+		if again || target.Credentials.Config != target.Config {
+			broken = r.setProber(target, internal, external, again)
 		}
 	}
 	if broken.Class != "" {
 		r.Prober.Remove(keyOf(target))
-		read.Internal, read.External, read.Unusable, anew = probe.Version{}, probe.Version{}, broken, true
+		read.Internal, read.External, read.Unusable, again = probe.Version{}, probe.Version{}, broken, true
 	}
 	// Runs that are going on by now may have begun with other ones.
 	r.apply(target, probe.CredentialsRead{Credentials: read, Since: r.now(), ProvenMark: r.Observer.provenMark(target)})
-	return anew, nil
+	return again, nil
 }
 
 // provenMark is the kubeconfig of a target that had worked, by the config's status.
@@ -180,9 +180,9 @@ func provenKubeconfig(status v1alpha1.ProbeConfigStatus, namespace string) (prov
 }
 
 // setProber gives the Prober what it probes with, or says why it is never used. New credentials are tried at once, to learn what they lead to.
-func (r *TargetReconciler) setProber(target *probe.Target, internal, external []byte, anew bool) (broken probe.Outcome) {
+func (r *TargetReconciler) setProber(target *probe.Target, internal, external []byte, again bool) (broken probe.Outcome) {
 	first := target.Config.FirstRun(rand.Float64(), r.now())
-	if anew && target.Credentials.Usable() {
+	if again && target.Credentials.Usable() {
 		first = r.now()
 	}
 	spec := probing.Target{Internal: internal, External: external, Timeout: target.Config.Timeout, NodeLeases: target.Config.Leases}

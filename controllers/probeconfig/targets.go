@@ -127,8 +127,8 @@ func (o *Observer) assignedToAll(j storedConfig) bool {
 // It needs o.assigning.
 func (o *Observer) assign(key probing.Key, c *probe.Config, departed bool) {
 	o.targets.ensure(key, c)
-	anew := o.namespaceActive(key.Namespace) && o.fleet().Add(probe.TargetKey{Config: c.UID, Namespace: key.Namespace}, c.Namespace != o.OwnNamespace)
-	o.apply(key, probe.ConfigAssigned{Config: c, Deselected: departed, NamespaceIsNew: anew})
+	again := o.namespaceActive(key.Namespace) && o.fleet().Add(probe.TargetKey{Config: c.UID, Namespace: key.Namespace}, c.Namespace != o.OwnNamespace)
+	o.apply(key, probe.ConfigAssigned{Config: c, Deselected: departed, NamespaceIsNew: again})
 }
 
 // Observe takes in what a run of probes found, and says when the next one is.

@@ -61,7 +61,7 @@ func TestAStandbyKeepsARecoveryToItselfUntilItLeads(t *testing.T) {
 	w.observe(t.Context(), wc)
 	w.recover()
 	st := statusInput{synced: true}
-	st.summary, _ = w.weeder().Summary(wc.UID, w.moment())
+	st.summary, _ = w.weeder().Summary(wc.UID, w.Facts.Moment())
 	byLeader := wc.DeepCopy()
 	byLeader.Status = statusOf(wc, st)
 	w.policies.Seen(t.Context(), byLeader)

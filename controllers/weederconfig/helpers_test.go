@@ -92,7 +92,7 @@ func stored(name string, change func(*v1alpha1.WeederConfigSpec)) *v1alpha1.Weed
 // observe stores a config for which nobody else acted, and has it judged.
 func (w *world) observe(ctx context.Context, wc *v1alpha1.WeederConfig) {
 	w.meet(ctx, wc)
-	w.weeder().Claim(nil, w.moment())
+	w.weeder().Claim(nil, w.Facts.Moment())
 }
 
 // meet stores a config and has it judged, while others may still act.
@@ -103,7 +103,7 @@ func (w *world) meet(ctx context.Context, wc *v1alpha1.WeederConfig) {
 
 // recover lets Service etcd be down and turn Ready.
 func (w *world) recover() {
-	w.weeder().MarkSynced(w.moment())
+	w.weeder().MarkSynced(w.Facts.Moment())
 	w.slice(slice(false, "etcd-0"))
 	w.pod(weeder.ReadPod(readyNow(ownNamespace, "etcd-0", w.clock.Now())))
 	w.slice(slice(true, "etcd-0"))
@@ -147,7 +147,7 @@ func crashing(name string) *corev1.Pod {
 func (w *world) decided(t *testing.T, pod *corev1.Pod) weeder.Plan {
 	t.Helper()
 	w.pod(weeder.ReadPod(pod))
-	plan, next := w.weeder().Decide(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, w.moment(), "")
+	plan, next := w.weeder().Decide(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, w.Facts.Moment(), "")
 	if next != weeder.Delete {
 		t.Fatalf("%s isn't deleted: %+v", pod.Name, plan.Holds)
 	}

@@ -29,7 +29,7 @@ type liveRead struct{ kind, namespace, name string }
 // refreshStale reads live what the watches have been quiet about; read says that it did, so that the plan must be made again.
 func (r *PodReconciler) refreshStale(ctx context.Context, plan weeder.Plan) (read bool, err error) {
 	now, namespace, service, of := r.Observer.Facts.Clock.Now(), plan.Pod.Namespace, plan.Delete.Service, plan.Pod.Workload()
-	for _, look := range []struct {
+	for _, check := range []struct {
 		at   liveRead
 		must bool
 		read func() error
@@ -41,11 +41,11 @@ func (r *PodReconciler) refreshStale(ctx context.Context, plan weeder.Plan) (rea
 		{liveRead{"Namespace", "", namespace}, namespace != plan.Delete.Key.Namespace, func() error { return r.readNamespace(ctx, namespace) }},
 		{liveRead{of.Kind, namespace, of.Name}, r.Observer.watchQuiet(of.Kind, now), func() error { return r.readWorkload(ctx, of) }},
 	} {
-		if !look.must || r.liveReads.fresh(look.at, now.Add(-r.Observer.Facts.Timings.QuietWatch())) {
+		if !check.must || r.liveReads.fresh(check.at, now.Add(-r.Observer.Facts.Timings.QuietWatch())) {
 			continue
 		}
 		read = true
-		if err = r.liveReads.once(look.at, now, look.read); err != nil {
+		if err = r.liveReads.once(check.at, now, check.read); err != nil {
 			return read, err
 		}
 	}
@@ -92,7 +92,7 @@ func (r *PodReconciler) readService(ctx context.Context, key types.NamespacedNam
 		return fmt.Errorf("list the EndpointSlices of Service %s before deleting what depends on it: %w", key, err)
 	}
 	for i := range slices.Items {
-		r.Observer.handleChanges(r.Observer.weeder().ObserveSlice(&slices.Items[i], r.Observer.moment()))
+		r.Observer.handleChanges(r.Observer.weeder().ObserveSlice(&slices.Items[i], r.Observer.Facts.Moment()))
 	}
 	return nil
 }

@@ -148,7 +148,7 @@ func TestDeletionsThatAreDecidedAtOnceShareARead(t *testing.T) {
 	w.observe(t.Context(), stored("wc", nil))
 	w.pod(weeder.ReadPod(crashing("api-1")))
 	w.recover()
-	plan, _ := w.weeder().Decide(types.NamespacedName{Namespace: ownNamespace, Name: "api-1"}, w.moment(), "")
+	plan, _ := w.weeder().Decide(types.NamespacedName{Namespace: ownNamespace, Name: "api-1"}, w.Facts.Moment(), "")
 	w.clock.Step(21 * time.Second)
 	l := newLive(slice(true, "etcd-0"))
 	r := &PodReconciler{Observer: w.Observer, Live: l, Recorder: &DeletionRecorder{Observer: w.Observer}}
@@ -186,7 +186,7 @@ func TestANamespaceThatLostItsLabelIsNoticed(t *testing.T) {
 			inShop(pod)
 			w.pod(weeder.ReadPod(pod))
 			w.pod(weeder.ReadPod(readyNow(shop, "etcd-0", noon)))
-			w.weeder().MarkSynced(w.moment())
+			w.weeder().MarkSynced(w.Facts.Moment())
 			for _, s := range []*discoveryv1.EndpointSlice{slice(false, "etcd-0"), slice(true, "etcd-0")} {
 				inShop(s)
 				w.slice(s)

@@ -45,7 +45,9 @@ func (o *Observer) requestPods(keys []types.NamespacedName, after time.Duration)
 	}
 }
 
-func (o *Observer) pod(pod *weeder.Pod) { o.handleChanges(o.weeder().ObservePod(pod, o.moment())) }
+func (o *Observer) pod(pod *weeder.Pod) {
+	o.handleChanges(o.weeder().ObservePod(pod, o.Facts.Moment()))
+}
 
 func (o *Observer) podGone(pod *weeder.Pod) {
 	o.weeder().ForgetPod(pod.Key(), pod.UID)
@@ -54,12 +56,12 @@ func (o *Observer) podGone(pod *weeder.Pod) {
 
 func (o *Observer) slice(slice *discoveryv1.EndpointSlice) {
 	o.recordEvent(kindSlice)
-	o.handleChanges(o.weeder().ObserveSlice(slice, o.moment()))
+	o.handleChanges(o.weeder().ObserveSlice(slice, o.Facts.Moment()))
 }
 
 func (o *Observer) sliceGone(slice *discoveryv1.EndpointSlice) {
 	o.recordEvent(kindSlice)
-	o.weeder().ForgetSlice(client.ObjectKeyFromObject(slice), slice.UID, o.moment())
+	o.weeder().ForgetSlice(client.ObjectKeyFromObject(slice), slice.UID, o.Facts.Moment())
 	o.handleChanges(nil)
 }
 
@@ -111,15 +113,15 @@ func workloadKey(kind, namespace, name string) weeder.Workload {
 }
 
 func (o *Observer) observeHold(kind string, w client.Object) {
-	o.handleChanges(o.weeder().ObserveHold(workloadKey(kind, w.GetNamespace(), w.GetName()), hold.Of(w.GetAnnotations()), w.GetResourceVersion(), o.moment()))
+	o.handleChanges(o.weeder().ObserveHold(workloadKey(kind, w.GetNamespace(), w.GetName()), hold.Of(w.GetAnnotations()), w.GetResourceVersion(), o.Facts.Moment()))
 }
 
 func (o *Observer) forgetHold(w weeder.Workload) {
-	o.handleChanges(o.weeder().ForgetHold(w, o.moment()))
+	o.handleChanges(o.weeder().ForgetHold(w, o.Facts.Moment()))
 }
 
 func (o *Observer) namespace(ns *corev1.Namespace) {
-	o.handleChanges(o.weeder().ObserveNamespace(ns, o.moment()))
+	o.handleChanges(o.weeder().ObserveNamespace(ns, o.Facts.Moment()))
 }
 
 func (o *Observer) namespaceGone(ns *corev1.Namespace) {
@@ -163,7 +165,7 @@ func (o *Observer) update(_ context.Context, _, now storedConfig) {
 		o.weeder().ForgetConfig(now.UID)
 		o.handleChanges(nil)
 	case now.JudgedAs(now.Object): // else it goes on as it was until it is
-		o.handleChanges(o.weeder().ObserveConfig(now.Read.config, stateOf(now), o.moment()))
+		o.handleChanges(o.weeder().ObserveConfig(now.Read.config, stateOf(now), o.Facts.Moment()))
 	}
 }
 

@@ -39,9 +39,9 @@ type PodReconciler struct {
 	Pods     *actuate.Pods
 	Recorder *DeletionRecorder
 	// Live reads from the API server, past the cache.
-	Live     client.Reader
-	Troubles *policy.Troubles
-	Report   *Reporter
+	Live   client.Reader
+	Errors *policy.ErrorTracker
+	Report *Reporter
 
 	liveReads liveReadCache
 	sending   *semaphore.Weighted
@@ -55,7 +55,7 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request reconcile.Request
 		plan, next := r.decide(ctx, key)
 		switch next {
 		case weeder.Nothing:
-			r.Troubles.Settled(key.String())
+			r.Errors.Clear(key.String())
 			return r.requeueAt(plan.RequeueAt), nil
 		case weeder.ReadLive: // only the pod itself shows the outcome of an earlier deletion
 			if err := r.readLive(ctx, plan.Pod); err != nil {
@@ -95,7 +95,7 @@ func (r *PodReconciler) decideWith(ctx context.Context, doubt error, key types.N
 		log.FromContext(ctx).Error(doubt, "A deletion waits, since what is known can't be confirmed")
 		why = doubt.Error()
 	}
-	return r.Observer.weeder().Decide(key, r.Observer.moment(), why)
+	return r.Observer.weeder().Decide(key, r.Observer.Facts.Moment(), why)
 }
 
 // act applies a plan and reports it.
@@ -112,8 +112,8 @@ func (r *PodReconciler) act(ctx context.Context, plan weeder.Plan) error {
 	if err := r.send(ctx, plan); err != nil {
 		return err
 	}
-	r.Observer.weeder().Confirm(plan.Pod.UID, r.Observer.moment())
-	r.Troubles.Written(plan.Pod.Key().String(), policyOf(d))
+	r.Observer.weeder().Confirm(plan.Pod.UID, r.Observer.Facts.Moment())
+	r.Errors.RecordSuccess(plan.Pod.Key().String(), policyOf(d))
 	r.Report.reportDeletion(plan, r.Observer.Facts.Clock.Now())
 	return nil
 }
@@ -142,7 +142,7 @@ func (r *PodReconciler) send(ctx context.Context, plan weeder.Plan) error {
 
 // revalidate fails when something has come to block a deletion since it was decided.
 func (r *PodReconciler) revalidate(plan weeder.Plan) error {
-	if why := r.Observer.weeder().Revalidate(plan, r.Observer.moment()); why != "" {
+	if why := r.Observer.weeder().Revalidate(plan, r.Observer.Facts.Moment()); why != "" {
 		return &notSent{fmt.Errorf("%w: %s", errOutdated, why)}
 	}
 	return nil
@@ -163,12 +163,12 @@ func (r *PodReconciler) failed(ctx context.Context, plan weeder.Plan, err error)
 	switch {
 	case apierrors.IsNotFound(err) && before == nil && !unconfirmed(err): // else something else isn't found: the CRD of Guardrails, say
 		r.Observer.weeder().ForgetPod(key, plan.Pod.UID) // whoever deleted it
-		r.Troubles.Settled(key.String())
+		r.Errors.Clear(key.String())
 		countAct(d, "stale")
 		return reconcile.Result{}, true, nil
 	case actuate.Refused(err):
 		countAct(d, "refused")
-		return r.requeueAt(r.Observer.weeder().Refuse(plan, err.Error(), r.Observer.moment())), true, nil
+		return r.requeueAt(r.Observer.weeder().Refuse(plan, err.Error(), r.Observer.Facts.Moment())), true, nil
 	case superseded(err):
 		countAct(d, "stale")
 		return reconcile.Result{RequeueAfter: retryAfter}, true, nil
@@ -178,7 +178,7 @@ func (r *PodReconciler) failed(ctx context.Context, plan weeder.Plan, err error)
 		return reconcile.Result{}, err != nil, err
 	}
 	countAct(d, "failed")
-	r.Troubles.Failed(key.String(), err, policyOf(d))
+	r.Errors.RecordFailure(key.String(), err, policyOf(d))
 	return reconcile.Result{}, true, err
 }
 
@@ -208,7 +208,7 @@ func (r *PodReconciler) readLive(ctx context.Context, known weeder.Pod) error {
 	} else if err != nil {
 		return fmt.Errorf("read pod %s before deleting it: %w", key, err)
 	}
-	r.Observer.requestPods(r.Observer.weeder().ObserveLive(weeder.ReadPod(&pod), r.Observer.moment()), retryAfter)
+	r.Observer.requestPods(r.Observer.weeder().ObserveLive(weeder.ReadPod(&pod), r.Observer.Facts.Moment()), retryAfter)
 	return nil
 }
 

@@ -55,7 +55,7 @@ func (s *scene) Check(ctx context.Context, _ schema.GroupVersionKind, _ types.Na
 func newScene(t *testing.T, change func(*v1alpha1.WeederConfigSpec), answers ...error) *scene {
 	t.Helper()
 	s := entrant(t, stored("wc", change), answers...)
-	s.world.weeder().Claim(nil, s.world.moment())
+	s.world.weeder().Claim(nil, s.world.Facts.Moment())
 	return s
 }
 
@@ -86,7 +86,7 @@ func entrant(t *testing.T, wc *v1alpha1.WeederConfig, answers ...error) *scene {
 		return answer(a.(clienttesting.CreateAction).GetObject().(*policyv1.Eviction).DeleteOptions.Preconditions)
 	})
 	s.PodReconciler = &PodReconciler{
-		Observer: s.world.Observer, Live: s.live, Troubles: &policy.Troubles{}, Report: s.world.Report,
+		Observer: s.world.Observer, Live: s.live, Errors: &policy.ErrorTracker{}, Report: s.world.Report,
 		Recorder: &DeletionRecorder{Client: s.shelf, Observer: s.world.Observer, Live: s.live},
 		Pods:     &actuate.Pods{Client: pods.CoreV1(), Current: s, Acts: logr.Discard()},
 		sending:  semaphore.NewWeighted(1),
@@ -102,7 +102,7 @@ func (s *scene) reconcile(t *testing.T) (reconcile.Result, error) {
 // counted is how many deletions stand in the config's books.
 func (s *scene) counted(t *testing.T) int64 {
 	t.Helper()
-	sum, ok := s.world.weeder().Summary("wc-uid", s.world.moment())
+	sum, ok := s.world.weeder().Summary("wc-uid", s.world.Facts.Moment())
 	if !ok {
 		t.Fatal("the config isn't known")
 	}
@@ -277,11 +277,11 @@ func TestADeletionIsAskedForNoLongerThanItsWindowLasts(t *testing.T) {
 
 func TestAPodThatIsGoneIsNoTroubleAnyMore(t *testing.T) {
 	s := newScene(t, nil, apierrors.NewForbidden(podResource, "api-1", errors.New("no")), apierrors.NewNotFound(podResource, "api-1"))
-	if _, err := s.reconcile(t); err == nil || s.Troubles.Get("wc-uid") == nil {
+	if _, err := s.reconcile(t); err == nil || s.Errors.Get("wc-uid") == nil {
 		t.Fatal("it is no trouble that the deletion is forbidden")
 	}
-	if _, err := s.reconcile(t); err != nil || s.Troubles.Get("wc-uid") != nil {
-		t.Errorf("error %v, trouble %v", err, s.Troubles.Get("wc-uid"))
+	if _, err := s.reconcile(t); err != nil || s.Errors.Get("wc-uid") != nil {
+		t.Errorf("error %v, trouble %v", err, s.Errors.Get("wc-uid"))
 	}
 }
 

@@ -53,7 +53,7 @@ func (r *DeletionRecorder) Inherit(ctx context.Context) error {
 		return errNotLeading
 	}
 	count := slices.DeleteFunc(all.Items, func(wc v1alpha1.WeederConfig) bool { return wc.DeletionTimestamp != nil || r.unreadable(&wc) })
-	if unknown := r.Observer.weeder().Claim(count, r.Observer.moment()); len(unknown) > 0 {
+	if unknown := r.Observer.weeder().Claim(count, r.Observer.Facts.Moment()); len(unknown) > 0 {
 		return fmt.Errorf("WeederConfig %s, for which pods were deleted lately, isn't judged yet", unknown[0])
 	}
 	return nil
@@ -121,7 +121,7 @@ func (r *DeletionRecorder) replace(ctx context.Context, d *weeder.Deletion, b *b
 	if !r.leads() { // asked after that state was known
 		return errNotLeading
 	}
-	st, ok := r.Observer.weeder().Recorded(d.Config, r.Observer.moment())
+	st, ok := r.Observer.weeder().Recorded(d.Config, r.Observer.Facts.Moment())
 	if !ok {
 		return errors.New("it is gone")
 	}

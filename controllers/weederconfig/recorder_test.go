@@ -258,7 +258,7 @@ func TestWhatEarlierLeadersDidIsReadBeforeTheFirstDeletion(t *testing.T) {
 			if _, err := s.reconcile(t); err != nil {
 				t.Fatal(err)
 			}
-			sum, _ := s.world.weeder().Summary("wc-uid", s.world.moment())
+			sum, _ := s.world.weeder().Summary("wc-uid", s.world.Facts.Moment())
 			if _, held := sum.Held[c.held]; len(s.asked) != c.asked || c.held != "" && !held {
 				t.Errorf("%d deletions, held %v", len(s.asked), sum.Held)
 			}

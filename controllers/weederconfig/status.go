@@ -30,8 +30,8 @@ func (o *Observer) describe(_ context.Context, wc *v1alpha1.WeederConfig, _ poli
 	if !ok || config.Object.ResourceVersion != wc.ResourceVersion { // the planner knows another status
 		return unknown, nil
 	}
-	st := statusInput{storedConfig: config, synced: o.weeder().Synced(), trouble: o.policies.Troubles.Get(wc.UID)}
-	if st.summary, ok = o.weeder().Summary(wc.UID, o.moment()); !ok && config.Read.unreadable == nil {
+	st := statusInput{storedConfig: config, synced: o.weeder().Synced(), writeErrors: o.policies.Errors.Get(wc.UID)}
+	if st.summary, ok = o.weeder().Summary(wc.UID, o.Facts.Moment()); !ok && config.Read.unreadable == nil {
 		return unknown, nil
 	}
 	is.After = wc.DeepCopy()
@@ -45,8 +45,8 @@ type statusInput struct {
 	storedConfig
 	summary weeder.Summary
 	// synced: caches are full, so that counts mean something.
-	synced  bool
-	trouble *policy.Trouble
+	synced      bool
+	writeErrors *policy.WriteErrors
 }
 
 // statusOf describes a config. It is pure: the same state gives the same status, so that nothing is written when nothing
@@ -67,8 +67,8 @@ func statusOf(wc *v1alpha1.WeederConfig, st statusInput) v1alpha1.WeederConfigSt
 // commonConditions is the input of the conditions that every kind has.
 func commonConditions(wc *v1alpha1.WeederConfig, st statusInput) policy.Conditions {
 	s := policy.Conditions{
-		Acceptance: policy.FromVerdict(st.Verdict, st.Read.unreadable),
-		Changes:    "pods", Synced: st.synced, Trouble: st.trouble, Paused: st.Pause, Says: operativeMessage(st),
+		Acceptance: policy.AcceptanceOf(st.Verdict, st.Read.unreadable),
+		Changes:    "pods", Synced: st.synced, WriteErrors: st.writeErrors, Paused: st.Pause, Says: operativeMessage(st),
 	}
 	if wc.Spec.Mode == v1alpha1.Observe {
 		s.Observes = true
@@ -89,7 +89,7 @@ func operativeMessage(st statusInput) string {
 		held := st.summary.Held[reason]
 		says = append(says, fmt.Sprintf("%d held back, %s", held.Pods, held.Message))
 	}
-	if t := st.trouble; t != nil && t.Partly {
+	if t := st.writeErrors; t != nil && t.Partial {
 		says = append(says, fmt.Sprintf("%d can't be deleted, %s: %s", t.Targets, t.Sample, t.Err))
 	}
 	if limitReached(st).Reason != "" {

@@ -27,7 +27,7 @@ func (c *Conditions) Unclaim(ctx context.Context, target *unstructured.Unstructu
 // condition is theirs.
 func (c *Conditions) claimNew(ctx context.Context, w ConditionWrite) (*unstructured.Unstructured, error) {
 	target, conditionType := w.Target, w.Step.Condition.Type
-	if err := c.wouldBeTaken(ctx, w); err != nil {
+	if err := c.dryRun(ctx, w); err != nil {
 		return target, err
 	}
 	claimed, err := c.claim(ctx, target, conditionType, true)
@@ -41,10 +41,10 @@ func (c *Conditions) claimNew(ctx context.Context, w ConditionWrite) (*unstructu
 	return target, errors.Join(err, c.disclaim(ctx, claimed, conditionType))
 }
 
-// wouldBeTaken asks the API server, before a condition is claimed, whether it would refuse it: a claim that stays without its condition
+// dryRun asks the API server, before a condition is claimed, whether it would refuse it: a claim that stays without its condition
 // would make ours what somebody else writes there in the form of checks. What it can't say is no refusal, as where an admission
 // webhook has no dry run.
-func (c *Conditions) wouldBeTaken(ctx context.Context, w ConditionWrite) error {
+func (c *Conditions) dryRun(ctx context.Context, w ConditionWrite) error {
 	trial := *c
 	trial.Client = client.NewDryRunClient(c.Client)
 	_, err := trial.write(ctx, w.Target, w)

@@ -59,11 +59,11 @@ type Clusters struct {
 	// Acts takes the audit trail: one line for each generation of a policy that Envoys are told of.
 	Acts logr.Logger
 
-	told map[string]map[string]told // by namespace, and by name of the cluster
+	last map[string]map[string]lastSnapshot // by namespace, and by name of the cluster
 }
 
-// told is what was told last of a cluster, with the messages: what stays as it is costs no new ones.
-type told struct {
+// lastSnapshot is what was sent last of a cluster, with the messages: what stays as it is costs no new ones.
+type lastSnapshot struct {
 	uid        types.UID // of the policy that detects; "" when nothing is detected
 	generation int64
 	http2      bool
@@ -74,11 +74,11 @@ type told struct {
 }
 
 const (
-	// checkWithin bounds how long endpoints wait for what the API server says of policies.
-	checkWithin = 2 * time.Second
-	// checkFirst bounds it while nothing was told yet, and all policies are asked about: a list that takes longer than endpoints should
+	// checkTimeout bounds how long endpoints wait for what the API server says of policies.
+	checkTimeout = 2 * time.Second
+	// firstCheckTimeout bounds it while nothing was sent yet, and all policies are asked about: a list that takes longer than endpoints should
 	// wait is better than none.
-	checkFirst = 10 * time.Second
+	firstCheckTimeout = 10 * time.Second
 )
 
 // Absent are clusters that Envoys may have and that aren't found: Missing are all of them, Gone those that are gone for sure.
@@ -94,10 +94,10 @@ func (c *Clusters) Apply(ctx context.Context, clusters []Cluster, namespaces map
 		return nil, errors.New("tell Envoys: the cluster isn't known to be this installation's")
 	}
 	news, held := c.check(ctx, clusters)
-	if c.told == nil && len(held) > 0 && (c.Waits == nil || c.Waits()) {
-		return nil, first(held)
+	if c.last == nil && len(held) > 0 && (c.Waits == nil || c.Waits()) {
+		return nil, firstError(held)
 	}
-	next := map[string]map[string]told{}
+	next := map[string]map[string]lastSnapshot{}
 	snapshot := xds.Snapshot{
 		Clusters: make(map[string]*clusterv3.Cluster, len(clusters)), Endpoints: make(map[string]*endpointv3.ClusterLoadAssignment, len(clusters)),
 		Owners: make(map[string]types.NamespacedName, len(clusters)),
@@ -105,18 +105,18 @@ func (c *Clusters) Apply(ctx context.Context, clusters []Cluster, namespaces map
 	for i := range clusters {
 		key := clusters[i].Key
 		name := key.String()
-		t := c.turn(&clusters[i], held)
+		t := c.next(&clusters[i], held)
 		if t.cluster == nil {
 			continue
 		}
 		if next[key.Service.Namespace] == nil {
-			next[key.Service.Namespace] = map[string]told{}
+			next[key.Service.Namespace] = map[string]lastSnapshot{}
 		}
 		next[key.Service.Namespace][name] = t
 		snapshot.Clusters[name], snapshot.Endpoints[name], snapshot.Owners[name] = t.cluster, t.endpoints, key.Service
 	}
 	snapshot.Gone, snapshot.Missing = names(absent.Gone), names(absent.Missing)
-	c.keep(namespaces, next)
+	c.retain(namespaces, next)
 	c.Server.Set(ctx, snapshot)
 	for _, of := range news {
 		c.record(of)
@@ -124,10 +124,10 @@ func (c *Clusters) Apply(ctx context.Context, clusters []Cluster, namespaces map
 	return held, nil
 }
 
-// turn gives what is told next of a cluster, and notes when it is held.
-func (c *Clusters) turn(cluster *Cluster, held map[outlier.Key]error) told {
+// next gives what is sent next of a cluster, and notes when it is held.
+func (c *Clusters) next(cluster *Cluster, held map[outlier.Key]error) lastSnapshot {
 	key := cluster.Key
-	before := c.told[key.Service.Namespace][key.String()]
+	before := c.last[key.Service.Namespace][key.String()]
 	if held[key] == nil {
 		t, err := before.with(cluster, false)
 		if err == nil {
@@ -135,7 +135,7 @@ func (c *Clusters) turn(cluster *Cluster, held map[outlier.Key]error) told {
 		}
 		held[key] = err
 	}
-	if c.told == nil {
+	if c.last == nil {
 		doubtful := cluster.InDoubt()
 		t, _ := before.with(&doubtful, false) // without a message where there is none even of this
 		return t
@@ -144,22 +144,22 @@ func (c *Clusters) turn(cluster *Cluster, held map[outlier.Key]error) told {
 	return t
 }
 
-// first of some errors, the same one each time: it is told again and again.
-func first(held map[outlier.Key]error) error {
+// firstError is the same one of some errors each time: it is reported again and again.
+func firstError(held map[outlier.Key]error) error {
 	byKey := func(a, b outlier.Key) int { return strings.Compare(a.String(), b.String()) }
 	return held[slices.MinFunc(slices.Collect(maps.Keys(held)), byKey)]
 }
 
-// keep what was told last of some namespaces; nil for all.
-func (c *Clusters) keep(namespaces map[string]bool, next map[string]map[string]told) {
-	if namespaces == nil || c.told == nil {
-		c.told = next
+// retain keeps what was sent last of some namespaces; nil for all.
+func (c *Clusters) retain(namespaces map[string]bool, next map[string]map[string]lastSnapshot) {
+	if namespaces == nil || c.last == nil {
+		c.last = next
 		return
 	}
 	for namespace := range namespaces {
-		delete(c.told, namespace)
+		delete(c.last, namespace)
 	}
-	maps.Copy(c.told, next)
+	maps.Copy(c.last, next)
 }
 
 // check gives the clusters of each policy that Envoys haven't been told of as it is now, and those that they may not be told of.
@@ -171,7 +171,7 @@ func (c *Clusters) check(ctx context.Context, clusters []Cluster) (news map[type
 			continue
 		}
 		if uid, generation := detects(&clusters[i]); uid != "" {
-			if before := c.told[clusters[i].Key.Service.Namespace][clusters[i].Key.String()]; before.uid != uid || before.generation != generation {
+			if before := c.last[clusters[i].Key.Service.Namespace][clusters[i].Key.String()]; before.uid != uid || before.generation != generation {
 				news[uid] = append(news[uid], &clusters[i])
 			}
 		}
@@ -179,9 +179,9 @@ func (c *Clusters) check(ctx context.Context, clusters []Cluster) (news map[type
 	if len(news) == 0 {
 		return news, held
 	}
-	within := checkWithin
-	if c.told == nil {
-		within = checkFirst
+	within := checkTimeout
+	if c.last == nil {
+		within = firstCheckTimeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -220,14 +220,14 @@ func detects(c *Cluster) (types.UID, int64) {
 
 // with gives what is told next, with the messages of before where they say it already. Of a cluster that is held only the hosts
 // are new; one that was never told has no message then.
-func (t told) with(c *Cluster, held bool) (told, error) {
+func (t lastSnapshot) with(c *Cluster, held bool) (lastSnapshot, error) {
 	next := t
 	next.hosts = c.Hosts
 	uid, generation := detects(c)
 	if !held && (t.cluster == nil || t.uid != uid || t.generation != generation || t.http2 != c.HTTP2) {
 		var err error
 		if next.cluster, err = outlier.NewCluster(&c.Assignment); err != nil {
-			return told{}, err
+			return lastSnapshot{}, err
 		}
 		next.uid, next.generation, next.http2 = uid, generation, c.HTTP2
 	}

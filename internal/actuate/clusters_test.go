@@ -75,7 +75,7 @@ func TestEnvoysAreToldOfAdmittedPoliciesAlone(t *testing.T) {
 			if _, err := clusters.Apply(t.Context(), []Cluster{of}, nil, Absent{}); !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v", err, c.want)
 			}
-			if told := clusters.told != nil; told != (c.want == nil) {
+			if told := clusters.last != nil; told != (c.want == nil) {
 				t.Errorf("told: %v", told)
 			}
 		})
@@ -90,14 +90,14 @@ func TestWhatStaysAsItIsMakesNoNewMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	clusters := &Clusters{Server: server, Current: current{}, Acts: logr.Discard()}
-	apply := func(hosts ...outlier.Host) told {
+	apply := func(hosts ...outlier.Host) lastSnapshot {
 		t.Helper()
 		of := Cluster{Admitted: admitted, Hosts: hosts}
 		of.Key, of.Policy = outlier.Key{Service: types.NamespacedName{Namespace: "shop", Name: "web"}, Port: 80}, policy
 		if _, err := clusters.Apply(t.Context(), []Cluster{of}, nil, Absent{}); err != nil {
 			t.Fatal(err)
 		}
-		return clusters.told["shop"]["shop/web/80"]
+		return clusters.last["shop"]["shop/web/80"]
 	}
 	first := apply(outlier.Host{Address: "10.0.0.1", Port: 80})
 	if same := apply(outlier.Host{Address: "10.0.0.1", Port: 80}); same.cluster != first.cluster || same.endpoints != first.endpoints {
@@ -130,18 +130,18 @@ func TestOnlyNamedNamespacesAreToldAnew(t *testing.T) {
 		{nil, map[string]bool{"bank": true}, []string{"shop/web/80"}},
 		{[]Cluster{of("bank", "web")}, nil, []string{"bank/web/80"}},
 	} {
-		before := clusters.told["shop"]["shop/web/80"].cluster
+		before := clusters.last["shop"]["shop/web/80"].cluster
 		if _, err := clusters.Apply(t.Context(), step.clusters, step.only, Absent{}); err != nil {
 			t.Fatal(err)
 		}
 		var got []string
-		for _, in := range clusters.told {
+		for _, in := range clusters.last {
 			got = slices.AppendSeq(got, maps.Keys(in))
 		}
 		if slices.Sort(got); !slices.Equal(got, step.want) {
 			t.Errorf("only %v: told are %v, want %v", step.only, got, step.want)
 		}
-		if after, is := clusters.told["shop"]["shop/web/80"]; is && before != nil && after.cluster != before {
+		if after, is := clusters.last["shop"]["shop/web/80"]; is && before != nil && after.cluster != before {
 			t.Errorf("only %v: the same cluster has a new message", step.only)
 		}
 	}
@@ -163,7 +163,7 @@ func TestDoubtAboutOnePolicyHoldsNoEndpointsBack(t *testing.T) {
 	if held, err := clusters.Apply(t.Context(), []Cluster{of("web", policy, "10.0.0.1"), of("mail", nil, "10.0.0.1")}, nil, Absent{}); err != nil || len(held) > 0 {
 		t.Fatal(held, err)
 	}
-	before := clusters.told["shop"]
+	before := clusters.last["shop"]
 	edited, superseded := *policy, errors.New("it was edited since")
 	edited.Generation++
 	for name, c := range map[string]struct {
@@ -176,18 +176,18 @@ func TestDoubtAboutOnePolicyHoldsNoEndpointsBack(t *testing.T) {
 		"a new one, unconfirmed": {&edited, superseded, ErrNotValidated},
 	} {
 		t.Run(name, func(t *testing.T) {
-			clusters.told, clusters.Current = map[string]map[string]told{"shop": before}, current{c.current}
+			clusters.last, clusters.Current = map[string]map[string]lastSnapshot{"shop": before}, current{c.current}
 			if c.edited == policy { // as if it had been told as an older generation
 				older := before["shop/web/80"]
 				older.generation--
-				clusters.told["shop"] = map[string]told{"shop/web/80": older, "shop/mail/80": before["shop/mail/80"]}
+				clusters.last["shop"] = map[string]lastSnapshot{"shop/web/80": older, "shop/mail/80": before["shop/mail/80"]}
 			}
 			held, err := clusters.Apply(t.Context(), []Cluster{of("web", c.edited, "10.0.0.2"), of("mail", nil, "10.0.0.2"), of("new", c.edited, "10.0.0.2")}, nil, Absent{})
 			web := outlier.Key{Service: types.NamespacedName{Namespace: "shop", Name: "web"}, Port: 80}
 			if err != nil || len(held) != 2 || !errors.Is(held[web], c.want) {
 				t.Errorf("held %v, error %v", held, err)
 			}
-			after := clusters.told["shop"]
+			after := clusters.last["shop"]
 			if after["shop/web/80"].cluster != before["shop/web/80"].cluster {
 				t.Error("the cluster in doubt has changed")
 			}

@@ -132,7 +132,7 @@ func TestWhatIsNotConfirmedIsServedInTheEndAndDetectsNothing(t *testing.T) {
 		}
 		apply := func(of []Cluster) (held, told, detecting int, err error) {
 			all, err := clusters.Apply(t.Context(), of, nil, Absent{})
-			for _, c := range clusters.told["shop"] {
+			for _, c := range clusters.last["shop"] {
 				told++
 				if c.cluster.GetOutlierDetection() != nil {
 					detecting++

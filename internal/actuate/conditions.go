@@ -130,14 +130,14 @@ func (c *Conditions) coveredBy(ctx context.Context, w ConditionWrite, reg *regis
 	return confirm(ctx, c.Current, "HealthCheckRegistration", types.NamespacedName{Name: reg.Name}, reg.UID, reg.Generation)
 }
 
-// mostTries at a write while others write the same status all the time; then the target is planned anew.
-const mostTries = 8
+// maxAttempts at a write while others write the same status all the time; then the target is planned anew.
+const maxAttempts = 8
 
 // write puts the condition on the target, or takes it off. As long as others changed something else meanwhile it is made again from what
 // is stored by now.
 func (c *Conditions) write(ctx context.Context, target *unstructured.Unstructured, w ConditionWrite) (*unstructured.Unstructured, error) {
-	for tries := 1; ; tries++ {
-		after, err := c.put(ctx, target, w)
+	for attempts := 1; ; attempts++ {
+		after, err := c.send(ctx, target, w)
 		if !mayBeStale(err) {
 			return after, err
 		}
@@ -145,7 +145,7 @@ func (c *Conditions) write(ctx context.Context, target *unstructured.Unstructure
 		switch {
 		case !changed:
 			return target, err
-		case fresh == nil, tries == mostTries, !samePlan(fresh, target, w.Step.Condition.Type):
+		case fresh == nil, attempts == maxAttempts, !samePlan(fresh, target, w.Step.Condition.Type):
 			return target, fmt.Errorf("%w: %w", ErrStale, err)
 		}
 		target = fresh
@@ -180,10 +180,10 @@ func samePlan(fresh, seen *unstructured.Unstructured, conditionType string) bool
 		hold.Of(fresh.GetAnnotations()).Same(hold.Of(seen.GetAnnotations()))
 }
 
-// put writes by apply where conditions are a map by type, each with a field manager of its own, else by a patch that fails when the list
+// send writes by apply where conditions are a map by type, each with a field manager of its own, else by a patch that fails when the list
 // isn't any more what was read. What is removed is always removed so: by apply only that would go which nobody else has written,
 // and an entry would stay that has no status, or all of it.
-func (c *Conditions) put(ctx context.Context, target *unstructured.Unstructured, w ConditionWrite) (*unstructured.Unstructured, error) {
+func (c *Conditions) send(ctx context.Context, target *unstructured.Unstructured, w ConditionWrite) (*unstructured.Unstructured, error) {
 	if w.Layout.Map && !w.Step.Remove {
 		return c.apply(ctx, target, w)
 	}

@@ -176,7 +176,7 @@ func (e *EnvoyPatches) unconfirmed(ctx context.Context, g GatewayPatches, news m
 	if len(asked) == 0 {
 		return held
 	}
-	ctx, cancel := context.WithTimeout(ctx, checkWithin)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	wrong := e.Current.CheckAll(ctx, v1alpha1.GroupVersion.WithKind("OutlierPolicy"), asked)
 	for p := range news {

@@ -23,9 +23,9 @@ import (
 // AdmittedWeeder is a WeederConfig that the rules admitted.
 type AdmittedWeeder = guard.Validated[*v1alpha1.WeederConfig]
 
-// answeredWithin bounds each question: whether the admission holds, and the deletion or eviction. The API server may ask to
+// requestTimeout bounds each question: whether the admission holds, and the deletion or eviction. The API server may ask to
 // come back later, and the client would wait for that here, past everything that was checked.
-const answeredWithin = 10 * time.Second
+const requestTimeout = 10 * time.Second
 
 // Pods deletes pods that crash-loop.
 type Pods struct {
@@ -44,7 +44,7 @@ func PodClient(manager *rest.Config, connection *http.Client) (corev1client.Pods
 	config := rest.CopyConfig(manager)
 	config.ContentType = runtime.ContentTypeProtobuf
 	once := *connection
-	once.Transport = askOnce{cmp.Or(once.Transport, http.DefaultTransport)}
+	once.Transport = noRetries{cmp.Or(once.Transport, http.DefaultTransport)}
 	client, err := corev1client.NewForConfigAndClient(config, &once)
 	if err != nil {
 		return nil, fmt.Errorf("make the client that deletes pods: %w", err)
@@ -52,12 +52,12 @@ func PodClient(manager *rest.Config, connection *http.Client) (corev1client.Pods
 	return client, nil
 }
 
-// askOnce keeps client-go from asking again, which it does after a failure that tells when to: that request goes out past all that
+// noRetries keeps client-go from sending a request again, which it does after a failure that says when to: that request goes out past all that
 // is checked last, and the answer to it doesn't tell what became of the first.
-type askOnce struct{ http.RoundTripper }
+type noRetries struct{ http.RoundTripper }
 
 // RoundTrip leaves out when to ask again.
-func (a askOnce) RoundTrip(request *http.Request) (*http.Response, error) {
+func (a noRetries) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := a.RoundTripper.RoundTrip(request)
 	if response != nil {
 		response.Header.Del("Retry-After")
@@ -100,14 +100,14 @@ func (p *Pods) covered(ctx context.Context, plan weeder.Plan, v AdmittedWeeder) 
 	case !v.Enforces() || v.UID() != d.Config || v.Generation() != d.Generation:
 		return &Unconfirmed{d.Config, fmt.Errorf("delete pod %s for WeederConfig %s: %w", plan.Pod.Key(), d.Key, ErrNotValidated)}
 	}
-	ctx, cancel := context.WithTimeout(ctx, answeredWithin)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	return confirm(ctx, p.Current, "WeederConfig", d.Key, v.UID(), v.Generation())
 }
 
 // remove deletes or evicts the pod with this UID, in the state that was judged: one that recovered meanwhile stays.
 func (p *Pods) remove(ctx context.Context, plan weeder.Plan) error {
-	ctx, cancel := context.WithTimeout(ctx, answeredWithin)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	pods := p.Client.Pods(plan.Pod.Namespace)
 	same := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &plan.Pod.UID, ResourceVersion: &plan.Pod.ResourceVersion}}

@@ -9,8 +9,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/internal/domain/limit"
@@ -42,8 +44,8 @@ type Planner struct {
 	Known func() []limit.Act
 }
 
-// noted is an act in the record, under the UID of its object.
-type noted struct {
+// recordedAct is an act in the record, under the UID of its object.
+type recordedAct struct {
 	Name  string      `json:"name"`
 	Zone  string      `json:"zone,omitempty"`
 	Began metav1.Time `json:"began"`
@@ -71,7 +73,7 @@ func (r *Record) Begin(ctx context.Context, act limit.Act, window time.Duration,
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	since := act.Began.Add(-window)
-	return unlessLost(func() error {
+	return retryOnConflict(func() error {
 		stored, acts, err := r.read(ctx)
 		if err != nil {
 			return err
@@ -113,7 +115,7 @@ func (r *Record) read(ctx context.Context) (stored *corev1.ConfigMap, acts []lim
 		return nil, nil, fmt.Errorf("read ConfigMap %s/%s, which records what limits count: %w", r.Namespace, r.Name, err)
 	}
 	for uid, text := range stored.Data {
-		var n noted
+		var n recordedAct
 		if err := json.Unmarshal([]byte(text), &n); err != nil {
 			return nil, nil, fmt.Errorf("read entry %s of ConfigMap %s/%s, which records what limits count: %w; delete the ConfigMap, and it is made anew of what this manager knows",
 				uid, r.Namespace, r.Name, err)
@@ -126,7 +128,7 @@ func (r *Record) read(ctx context.Context) (stored *corev1.ConfigMap, acts []lim
 func (r *Record) write(ctx context.Context, stored *corev1.ConfigMap, acts []limit.Act) error {
 	stored.Data = map[string]string{}
 	for _, a := range acts {
-		text, err := json.Marshal(noted{a.Name, a.Zone, metav1.NewTime(a.Began)})
+		text, err := json.Marshal(recordedAct{a.Name, a.Zone, metav1.NewTime(a.Began)})
 		if err != nil {
 			return fmt.Errorf("record an act on %s: %w", a.Name, err)
 		}
@@ -136,4 +138,29 @@ func (r *Record) write(ctx context.Context, stored *corev1.ConfigMap, acts []lim
 		return fmt.Errorf("write ConfigMap %s/%s, which records what limits count: %w", r.Namespace, r.Name, err)
 	}
 	return nil
+}
+
+// readConfigMap reads one that all replicas write; where there is none it gives the one to create, without a resource version.
+func readConfigMap(ctx context.Context, reader client.Reader, namespace, name string) (*corev1.ConfigMap, error) {
+	stored := &corev1.ConfigMap{}
+	err := reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, stored)
+	if apierrors.IsNotFound(err) {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name, Labels: map[string]string{"app.kubernetes.io/name": "autohealer"},
+		}}, nil
+	}
+	return stored, err
+}
+
+func writeConfigMap(ctx context.Context, writer client.Writer, m *corev1.ConfigMap) error {
+	if m.ResourceVersion == "" {
+		return writer.Create(ctx, m)
+	}
+	return writer.Update(ctx, m)
+}
+
+// retryOnConflict does again what reads and writes a ConfigMap, while others write it at the same time.
+func retryOnConflict(do func() error) error {
+	lost := func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
+	return retry.OnError(retry.DefaultBackoff, lost, do)
 }

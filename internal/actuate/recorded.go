@@ -13,8 +13,8 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 )
 
-// recordedPage is how many objects are read at once. Only what is scaled down comes, and of that the metadata.
-const recordedPage = 500
+// recordedPageSize is how many objects are read at once. Only what is scaled down comes, and of that the metadata.
+const recordedPageSize = 500
 
 // Recorded is an object that has a record of ours.
 type Recorded struct {
@@ -31,7 +31,7 @@ func (r *ScaleReader) Recorded(ctx context.Context, kind schema.GroupVersionKind
 	page := &metav1.PartialObjectMetadataList{}
 	page.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	for next := ""; ; next = page.Continue {
-		err := r.Live.List(ctx, page, client.InNamespace(namespace), client.HasLabels{v1alpha1.LabelScaledDown}, client.Limit(recordedPage), client.Continue(next))
+		err := r.Live.List(ctx, page, client.InNamespace(namespace), client.HasLabels{v1alpha1.LabelScaledDown}, client.Limit(recordedPageSize), client.Continue(next))
 		switch {
 		case meta.IsNoMatchError(err):
 			return nil, nil

@@ -21,12 +21,12 @@ import (
 const (
 	// replicasName is the ConfigMap in which each replica has an entry.
 	replicasName = "autohealer-envoys"
-	// exchangeEvery is how often a replica reads the others' entries, and writes its own where that changed.
-	exchangeEvery = 2 * time.Second
-	// renewEvery is how often it writes an entry that didn't change. One that isn't renewed three times is of a replica that is gone.
-	renewEvery, goneAfter = 10 * time.Second, 30 * time.Second
-	// leaveWithin bounds how long a replica takes its entry out when it ends.
-	leaveWithin = 2 * time.Second
+	// exchangeInterval is how often a replica reads the others' entries, and writes its own where that changed.
+	exchangeInterval = 2 * time.Second
+	// renewInterval is how often it writes an entry that didn't change. One that isn't renewed three times is of a replica that is gone.
+	renewInterval, entryTTL = 10 * time.Second, 30 * time.Second
+	// leaveTimeout bounds how long a replica takes its entry out when it ends.
+	leaveTimeout = 2 * time.Second
 )
 
 // Replicas tells the other replicas which Envoys are connected to this one, and learns of theirs: the leader writes statuses, and Envoys
@@ -42,15 +42,15 @@ type Replicas struct {
 	Clock  clock.WithTicker
 
 	// What follows is the exchanging goroutine's: when it read last, the entries of others, and what those that are there report.
-	looked time.Time
-	seen   map[string]seen
-	others []xds.Report
+	lastRead time.Time
+	seen     map[string]observedEntry
+	others   []xds.Report
 	// known is what the server was told last of whether that is all.
 	known bool
 }
 
-// seen is an entry of another replica, and since when it is as it is by this process's clock: others' clocks may be wrong.
-type seen struct {
+// observedEntry is an entry of another replica, and since when it is as it is by this process's clock: others' clocks may be wrong.
+type observedEntry struct {
 	text  string
 	since time.Time
 }
@@ -68,7 +68,7 @@ func (*Replicas) NeedLeaderElection() bool { return false }
 // Known says whether the others' entries were read lately, and could be.
 func (r *Replicas) Known() bool {
 	at := r.Server.LearnedAt()
-	return !at.IsZero() && r.Clock.Since(at) < goneAfter
+	return !at.IsZero() && r.Clock.Since(at) < entryTTL
 }
 
 // errNotOurs is as long as the manager hasn't found out that no other installation is in the cluster.
@@ -76,7 +76,7 @@ var errNotOurs = errors.New("the cluster isn't known to be this installation's")
 
 // Start exchanges entries until the context ends, and then takes its own out.
 func (r *Replicas) Start(ctx context.Context) error {
-	ticker := r.Clock.NewTicker(exchangeEvery)
+	ticker := r.Clock.NewTicker(exchangeInterval)
 	defer ticker.Stop()
 	problem := ""
 	for {
@@ -89,7 +89,7 @@ func (r *Replicas) Start(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveWithin)
+			leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 			defer cancel()
 			if err := r.exchange(leaving, xds.Report{}); err != nil {
 				log.FromContext(ctx).V(1).Info("Other replicas count the Envoys of this one for a while", "reason", err.Error())
@@ -109,13 +109,13 @@ func (r *Replicas) exchange(ctx context.Context, own xds.Report) error {
 	if serves := r.Server.Serves; serves != nil && !serves() {
 		return errNotOurs
 	}
-	return unlessLost(func() error {
+	return retryOnConflict(func() error {
 		stored, err := readConfigMap(ctx, r.Reader, r.Namespace, replicasName)
 		if err != nil {
 			return fmt.Errorf("read ConfigMap %s/%s: %w", r.Namespace, replicasName, err)
 		}
-		pruned := r.look(stored)
-		changed, err := r.put(stored, own)
+		pruned := r.readOthers(stored)
+		changed, err := r.writeOwn(stored, own)
 		if err == nil && (changed || pruned) {
 			err = writeConfigMap(ctx, r.Writer, stored)
 		}
@@ -126,27 +126,27 @@ func (r *Replicas) exchange(ctx context.Context, own xds.Report) error {
 	})
 }
 
-// look learns of the others' entries, and takes out those of replicas that are gone: then there is something to write.
-func (r *Replicas) look(stored *corev1.ConfigMap) (pruned bool) {
-	now, all := r.Clock.Now(), map[string]seen{}
+// readOthers reads the others' entries, and takes out those of replicas that are gone: then there is something to write.
+func (r *Replicas) readOthers(stored *corev1.ConfigMap) (pruned bool) {
+	now, all := r.Clock.Now(), map[string]observedEntry{}
 	at := now
-	if gap := now.Sub(r.looked); !r.looked.IsZero() && gap > renewEvery { // who couldn't be read wasn't silent
+	if gap := now.Sub(r.lastRead); !r.lastRead.IsZero() && gap > renewInterval { // who couldn't be read wasn't silent
 		for id, s := range r.seen {
-			r.seen[id] = seen{s.text, s.since.Add(gap)}
+			r.seen[id] = observedEntry{s.text, s.since.Add(gap)}
 		}
 	}
-	r.looked = now
+	r.lastRead = now
 	var others []xds.Report
 	for _, id := range slices.Sorted(maps.Keys(stored.Data)) {
 		s, text := r.seen[id], stored.Data[id]
 		if s.text != text {
-			s = seen{text, now}
+			s = observedEntry{text, now}
 		}
 		if id == r.ID {
 			continue
 		}
 		all[id] = s
-		if now.Sub(s.since) >= goneAfter {
+		if now.Sub(s.since) >= entryTTL {
 			delete(stored.Data, id)
 			pruned = true
 			continue
@@ -165,8 +165,8 @@ func (r *Replicas) look(stored *corev1.ConfigMap) (pruned bool) {
 	return pruned
 }
 
-// put has the replica's own entry as it is to be, unless it is so already and was written lately.
-func (r *Replicas) put(stored *corev1.ConfigMap, own xds.Report) (changed bool, err error) {
+// writeOwn has the replica's own entry as it is to be, unless it is so already and was written lately.
+func (r *Replicas) writeOwn(stored *corev1.ConfigMap, own xds.Report) (changed bool, err error) {
 	text, is := stored.Data[r.ID]
 	if len(own.Clients) == 0 {
 		delete(stored.Data, r.ID)
@@ -174,7 +174,7 @@ func (r *Replicas) put(stored *corev1.ConfigMap, own xds.Report) (changed bool, 
 	}
 	now := r.Clock.Now()
 	var before entry
-	if is && json.Unmarshal([]byte(text), &before) == nil && equality.Semantic.DeepEqual(before.Report, own) && now.Sub(before.Renewed) < renewEvery {
+	if is && json.Unmarshal([]byte(text), &before) == nil && equality.Semantic.DeepEqual(before.Report, own) && now.Sub(before.Renewed) < renewInterval {
 		return false, nil
 	}
 	next, err := json.Marshal(entry{now.UTC(), own})

@@ -133,7 +133,7 @@ func TestWhatCannotBeReadIsNotKnown(t *testing.T) {
 	follower.connect(t)
 	follower.tells(t)
 	leader.tells(t)
-	now.Step(goneAfter)
+	now.Step(entryTTL)
 	g.Expect(leader.Known()).To(BeFalse(), "nobody could read the entries for so long")
 	leader.tells(t)
 	g.Expect(leader.Known()).To(BeTrue())
@@ -159,7 +159,7 @@ func TestStatusesAreLookedAtWhenNothingIsKnownAnyMore(t *testing.T) {
 	r.Server.Progressed = func([]string) { looked++ }
 	r.Reader = unreadable{}
 	exchange := func() { g.Expect(r.exchange(t.Context(), r.Server.Report())).NotTo(Succeed()) }
-	now.Step(goneAfter - time.Second)
+	now.Step(entryTTL - time.Second)
 	exchange()
 	g.Expect(looked).To(BeZero())
 	now.Step(time.Second)

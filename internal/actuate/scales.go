@@ -191,8 +191,8 @@ func (s *Scales) record(c ScaleChange, v AdmittedProber, unconfirmed error) {
 const (
 	// readAttempts bounds how often an object is read that changes between the two reads that it takes.
 	readAttempts = 3
-	// readTakes bounds how long that takes: whatever serves one kind must not keep the other dependents from being scaled.
-	readTakes = 10 * time.Second
+	// readTimeout bounds how long that takes: whatever serves one kind must not keep the other dependents from being scaled.
+	readTimeout = 10 * time.Second
 )
 
 // ScaleReader reads dependents from the API server, past any cache: what is written depends on it.
@@ -210,7 +210,7 @@ func (r *ScaleReader) Read(ctx context.Context, namespace string, ref probe.Ref)
 	case err != nil:
 		return probe.Object{Unread: fmt.Sprintf("find out what kind %s is: %v", ref.Kind, err), Unseen: true}
 	}
-	ctx, cancel := context.WithTimeout(ctx, readTakes)
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	for range readAttempts {
 		if object, same := r.readOnce(ctx, namespace, ref); same {

@@ -23,7 +23,7 @@ var (
 		"internal/installation",          // the mark of the installation on its own webhook's configuration
 		"internal/kube/own.go",           // status and finalizers of our own kinds
 		"internal/manager/leadership.go", // the Lease of the leader election
-		"internal/rights/metrics.go",     // TokenReviews, which ask and store nothing
+		"internal/rights/rights.go",      // TokenReviews, which ask and store nothing
 		"internal/cli/breaker",           // the annotation that resets a breaker, for the plugin's user
 		"internal/cli/freeze",            // the Guardrail that stops everything, for the plugin's user
 		"internal/cli/soundness",         // dry runs, for the plugin's user

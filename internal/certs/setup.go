@@ -1,10 +1,20 @@
+// Package certs provides the certificate that the admission webhook serves: one that the managers make, publish and
+// rotate themselves (SelfSigned), one that cert-manager issues and the managers publish (CertManager), or one that somebody
+// else keeps in files (Files). None needs a restart.
+//
+// The first two share a record, a Secret with what every replica serves and with all CAs to trust, and the order of things:
+// a CA is published first, then what it signed is served, and it is trusted until it expires. See keeper.
+//
+// Private keys are never logged.
 package certs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	"github.com/prometheus/client_golang/prometheus"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +29,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/resourcestack/autohealer/internal/metric"
 )
 
 // SetupWithManager runs the provider on every replica.
@@ -95,4 +107,17 @@ func always(context.Context, client.Object) []reconcile.Request { return []recon
 func lookOnce(_ context.Context, queue queue) error {
 	queue.Add(reconcile.Request{})
 	return nil
+}
+
+// errNothingServed is what handshakes and readiness say before the first certificate.
+var errNothingServed = errors.New("no serving certificate yet")
+
+// expiry is for the alert that fires when rotation has failed for long.
+var expiry = prometheus.NewGauge(prometheus.GaugeOpts{
+	Name: "autohealer_webhook_certificate_expiry_timestamp_seconds",
+	Help: "When the certificate that this replica's webhook serves expires, in seconds since 1970.",
+})
+
+func registerMetrics() error {
+	return metric.Register(expiry)
 }

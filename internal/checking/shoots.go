@@ -97,7 +97,7 @@ func (s *Shoots) Follow(target Target, by []Interest) {
 	for h, queries := range wanted {
 		of := s.addUser(h)
 		of.users[target] = queries
-		of.keepOnly(of.used())
+		of.pruneMirrors(of.used())
 	}
 	if delete(s.queries, target); len(wanted) > 0 {
 		if s.queries == nil {
@@ -126,7 +126,7 @@ func (s *Shoots) removeUser(target Target, h shootKey) {
 	k := s.groups[h.connKey]
 	of := k.shoots[h.namespace]
 	delete(of.users, target)
-	of.keepOnly(of.used())
+	of.pruneMirrors(of.used())
 	if len(of.users) > 0 {
 		return
 	}
@@ -204,7 +204,7 @@ func (of *shoot) used() sets.Set[query] {
 	return all
 }
 
-func (of *shoot) keepOnly(used sets.Set[query]) {
+func (of *shoot) pruneMirrors(used sets.Set[query]) {
 	of.mu.Lock()
 	defer of.mu.Unlock()
 	for q, m := range of.mirrors {

@@ -79,7 +79,7 @@ func NewWatches(mgr manager.Manager, changed func(Target), now clock.PassiveCloc
 	if err != nil {
 		return nil, err
 	}
-	return w, mgr.Add(everyReplica{w.cache})
+	return w, mgr.Add(allReplicas{w.cache})
 }
 
 func watchesBy(config *rest.Config, by *http.Client, scheme *runtime.Scheme, kinds meta.RESTMapper, changed func(Target), now clock.PassiveClock) (*Watches, error) {
@@ -90,7 +90,7 @@ func watchesBy(config *rest.Config, by *http.Client, scheme *runtime.Scheme, kin
 	if err != nil {
 		return nil, fmt.Errorf("make the cache of what checks look at: %w", err)
 	}
-	w.cache, w.scopes.ask = objects, scopeBy(kinds)
+	w.cache, w.scopes.ask = objects, scopesBy(kinds)
 	return w, nil
 }
 
@@ -107,11 +107,11 @@ func WatchesOf(objects cache.Cache, changed func(Target), now clock.PassiveClock
 	}
 }
 
-// everyReplica has a cache run on every replica, so that one that takes over knows all.
-type everyReplica struct{ cache.Cache }
+// allReplicas has a cache run on every replica, so that one that takes over knows all.
+type allReplicas struct{ cache.Cache }
 
 // GetCache is what the manager knows caches by.
-func (e everyReplica) GetCache() cache.Cache { return e.Cache }
+func (e allReplicas) GetCache() cache.Cache { return e.Cache }
 
 // logWatchError tells what the links take in.
 func logWatchError(ctx context.Context, r *toolscache.Reflector, err error) {

@@ -20,10 +20,10 @@ type checkOptions struct {
 }
 
 const (
-	// checkEvery lies between two looks with --wait.
-	checkEvery = time.Second
-	// checkWithin bounds a look, at an API server that takes requests and doesn't answer. Some of a look lasts 15 seconds.
-	checkWithin = time.Minute
+	// checkInterval is how long --wait waits between two checks.
+	checkInterval = time.Second
+	// checkTimeout bounds a check, of an API server that takes requests and doesn't answer. Part of a check lasts 15 seconds.
+	checkTimeout = time.Minute
 )
 
 func (a *App) check() *cobra.Command {
@@ -70,7 +70,7 @@ func (a *App) runCheck(ctx context.Context, o *checkOptions) error {
 		return err
 	}
 	if *a.Config.Timeout == "0" { // what asks for kinds takes no context
-		*a.Config.Timeout = checkWithin.String()
+		*a.Config.Timeout = checkTimeout.String()
 	}
 	c, err := a.client()
 	if err != nil {
@@ -85,12 +85,12 @@ func (a *App) runCheck(ctx context.Context, o *checkOptions) error {
 		within = *o.timeout
 	}
 	report, err := a.awaitSound(ctx, within, func(ctx context.Context) (*soundness.Report, error) {
-		own, err := a.find(ctx, c) // each time anew: while one waits it may be installed
+		own, err := a.findNamespace(ctx, c) // each time anew: while one waits it may be installed
 		if err != nil {
 			return nil, err
 		}
-		look := soundness.Checker{Client: c, Server: server, Clock: a.cluster, Namespace: own, Manager: managerName}
-		return look.Look(ctx)
+		check := soundness.Checker{Client: c, Server: server, Clock: a.cluster, Namespace: own, Manager: managerName}
+		return check.Check(ctx)
 	})
 	if err != nil {
 		return err
@@ -106,15 +106,15 @@ func (a *App) runCheck(ctx context.Context, o *checkOptions) error {
 
 // awaitSound looks until all is sound or time is up, and gives the last look that ended. While there is time an API server that
 // doesn't answer may come back.
-func (a *App) awaitSound(ctx context.Context, within time.Duration, look func(context.Context) (*soundness.Report, error)) (*soundness.Report, error) {
+func (a *App) awaitSound(ctx context.Context, within time.Duration, check func(context.Context) (*soundness.Report, error)) (*soundness.Report, error) {
 	progress := a.progress()
 	defer progress("")
-	ticker := time.NewTicker(checkEvery)
+	ticker := time.NewTicker(checkInterval)
 	defer ticker.Stop()
 	var last *soundness.Report
-	atMost := checkWithin // for the first look, also without --wait
-	for until := a.Clock.Now().Add(within); ; atMost = min(checkWithin, max(checkEvery, until.Sub(a.Clock.Now()))) {
-		report, err := lookOnce(ctx, atMost, look)
+	atMost := checkTimeout // for the first look, also without --wait
+	for until := a.Clock.Now().Add(within); ; atMost = min(checkTimeout, max(checkInterval, until.Sub(a.Clock.Now()))) {
+		report, err := runOnce(ctx, atMost, check)
 		if err == nil {
 			last = report
 		}
@@ -138,8 +138,8 @@ func (a *App) awaitSound(ctx context.Context, within time.Duration, look func(co
 	}
 }
 
-func lookOnce(ctx context.Context, atMost time.Duration, look func(context.Context) (*soundness.Report, error)) (*soundness.Report, error) {
+func runOnce(ctx context.Context, atMost time.Duration, check func(context.Context) (*soundness.Report, error)) (*soundness.Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()
-	return look(ctx)
+	return check(ctx)
 }

@@ -52,7 +52,7 @@ func (a *App) runConvert(ctx context.Context, in inputs, kind string, strict boo
 	}
 	result := convert.Convert(files, kind)
 	for _, n := range result.Notes {
-		a.tell(n.File, n.Line, n.Error, n.Message)
+		a.printNotes(n.File, n.Line, n.Error, n.Message)
 	}
 	allowed := a.judgeConverted(ctx, checker, result.Policies)
 	if !allowed || result.Failed() || len(result.Objects) == 0 || strict && len(result.Notes) > 0 {
@@ -68,7 +68,7 @@ func (a *App) judgeConverted(ctx context.Context, checker *check.Checker, polici
 	for _, o := range policies {
 		r := checker.Object(ctx, o.Content, nil)
 		for _, v := range r.Violations {
-			a.tell(o.File, o.Line, v.Severity == guard.Deny, fmt.Sprintf("%s %s: %s: %s (%s)", r.Kind, r.Name, v.Rule, v.Message, v.Docs))
+			a.printNotes(o.File, o.Line, v.Severity == guard.Deny, fmt.Sprintf("%s %s: %s: %s (%s)", r.Kind, r.Name, v.Rule, v.Message, v.Docs))
 		}
 		allowed = allowed && r.Allowed
 	}
@@ -94,7 +94,7 @@ func (a *App) writeConverted(result convert.Result) error {
 	return nil
 }
 
-func (a *App) tell(file string, line int, isError bool, message string) {
+func (a *App) printNotes(file string, line int, isError bool, message string) {
 	word := "warning"
 	if isError {
 		word = "error"

@@ -32,12 +32,12 @@ func TestADryRunChangesNothing(t *testing.T) {
 			if err := dry.Set(how); err != nil {
 				t.Fatal(err)
 			}
-			var rails v1alpha1.GuardrailList
+			var guardrails v1alpha1.GuardrailList
 			if _, made, err := freeze.Freeze(t.Context(), dry.writes(stored), ""); err != nil || !made {
 				t.Errorf("freeze: made %v, %v", made, err)
 			}
-			if err := stored.List(t.Context(), &rails); err != nil || len(rails.Items) > 0 {
-				t.Errorf("freeze: %v, there is %v", err, rails.Items)
+			if err := stored.List(t.Context(), &guardrails); err != nil || len(guardrails.Items) > 0 {
+				t.Errorf("freeze: %v, there is %v", err, guardrails.Items)
 			}
 			if found, err := breaker.Reset(t.Context(), dry.writes(stored), &v1alpha1.ConditionSet{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, "own"); err != nil || found == nil {
 				t.Errorf("reset: %v, %v", found, err)
@@ -50,14 +50,14 @@ func TestADryRunChangesNothing(t *testing.T) {
 				t.Fatal(made, err)
 			}
 			// the fake takes a dry run of what there is for a creation; the API server doesn't (e2e/operations/freeze_test.go)
-			if rail, made, err := freeze.Freeze(t.Context(), dry.writes(stored), ""); err != nil || made && how == "client" || how == "client" && rail.Annotations[v1alpha1.AnnotationFreezeReason] != "INC-4711" {
+			if gr, made, err := freeze.Freeze(t.Context(), dry.writes(stored), ""); err != nil || made && how == "client" || how == "client" && gr.Annotations[v1alpha1.AnnotationFreezeReason] != "INC-4711" {
 				t.Errorf("freeze of what is frozen: made %v, %v", made, err)
 			}
 			if was, _, err := freeze.Thaw(t.Context(), dry.writes(stored)); err != nil || was == nil {
 				t.Errorf("thaw: %v, %v", was, err)
 			}
-			if err := stored.List(t.Context(), &rails); err != nil || len(rails.Items) != 1 {
-				t.Errorf("thaw: %v, there is %v", err, rails.Items)
+			if err := stored.List(t.Context(), &guardrails); err != nil || len(guardrails.Items) != 1 {
+				t.Errorf("thaw: %v, there is %v", err, guardrails.Items)
 			}
 		})
 	}

@@ -24,7 +24,7 @@ const managerName = lease.Name
 
 // stopManager is what is left when nothing can be frozen. An error about where Autohealer is would be in the way.
 func (a *App) stopManager(ctx context.Context, c client.Client) string {
-	own, _ := a.find(ctx, c)
+	own, _ := a.findNamespace(ctx, c)
 	return "kubectl -n " + own + " scale deployment " + managerName + " --replicas=0"
 }
 
@@ -64,19 +64,19 @@ func (a *App) runFreeze(ctx context.Context, o *freezeOptions) error {
 		return err
 	}
 	began := a.Clock.Now()
-	rail, made, err := freeze.Freeze(ctx, o.dryRun.writes(c), o.reason)
+	gr, made, err := freeze.Freeze(ctx, o.dryRun.writes(c), o.reason)
 	if err != nil {
-		return fmt.Errorf("make Guardrail %s: %w%s", v1alpha1.FreezeGuardrail, err, a.insteadOfFreezing(ctx, c, err))
+		return fmt.Errorf("make Guardrail %s: %w%s", v1alpha1.FreezeGuardrail, err, a.freezeAlternatives(ctx, c, err))
 	}
 	if made {
-		fmt.Fprintf(a.Out, "guardrail.%s/%s created%s\n", v1alpha1.GroupVersion.Group, rail.Name, o.dryRun.suffix())
+		fmt.Fprintf(a.Out, "guardrail.%s/%s created%s\n", v1alpha1.GroupVersion.Group, gr.Name, o.dryRun.suffix())
 	} else {
-		fmt.Fprintf(a.Out, "It was frozen already, %s.\n", frozenSince(rail, a.cluster.Now()))
+		fmt.Fprintf(a.Out, "It was frozen already, %s.\n", frozenSince(gr, a.cluster.Now()))
 	}
 	if o.dryRun.on() {
 		return nil
 	}
-	confirmed, err := freeze.Confirmed(ctx, c, rail, *o.timeout)
+	confirmed, err := freeze.Confirmed(ctx, c, gr, *o.timeout)
 	if err != nil {
 		return fmt.Errorf("see whether the manager confirms: %w", err)
 	}
@@ -89,9 +89,9 @@ func (a *App) runFreeze(ctx context.Context, o *freezeOptions) error {
 		fmt.Fprintf(a.Out, "Frozen: nothing is done and nothing undone. The manager confirms%s.\n%s\n", took, thaw)
 		return nil
 	}
-	own, _ := a.find(ctx, c)
-	leads, told, _ := a.managerLeads(ctx, c, own)
-	if told && !leads {
+	own, _ := a.findNamespace(ctx, c)
+	leads, known, _ := a.managerLeads(ctx, c, own)
+	if known && !leads {
 		fmt.Fprintf(a.Out, "Frozen: no manager leads now, so nothing is done anyway; one that starts does nothing, either.\n%s\n", thaw)
 		return nil
 	}
@@ -104,7 +104,7 @@ See what they say: kubectl -n %s logs deployment/%s --all-pods --tail=20
 
 // managerLeads says whether a manager holds its Lease; told is false when that can't be read, and when no manager wrote it so, which
 // doubt says.
-func (a *App) managerLeads(ctx context.Context, c client.Client, own string) (leads, told bool, doubt string) {
+func (a *App) managerLeads(ctx context.Context, c client.Client, own string) (leads, known bool, doubt string) {
 	held := &coordinationv1.Lease{}
 	err := c.Get(ctx, types.NamespacedName{Namespace: own, Name: managerName}, held)
 	switch {
@@ -156,7 +156,7 @@ func (a *App) runThaw(ctx context.Context, o *thawOptions) error {
 	}
 	if err != nil {
 		if apierrors.IsForbidden(err) {
-			return fmt.Errorf("thaw: %w%s", err, neededRole)
+			return fmt.Errorf("thaw: %w%s", err, roleHint)
 		}
 		return fmt.Errorf("thaw: %w", err)
 	}
@@ -178,27 +178,27 @@ func (a *App) runThaw(ctx context.Context, o *thawOptions) error {
 }
 
 // frozenSince tells since when, by whom and why.
-func frozenSince(rail *v1alpha1.Guardrail, now time.Time) string {
-	text := fmt.Sprintf("since %s (%s)", rail.CreationTimestamp.UTC().Format(time.RFC3339), now.Sub(rail.CreationTimestamp.Time).Round(time.Second))
-	if by := rail.Annotations[v1alpha1.AnnotationFrozenBy]; by != "" {
+func frozenSince(gr *v1alpha1.Guardrail, now time.Time) string {
+	text := fmt.Sprintf("since %s (%s)", gr.CreationTimestamp.UTC().Format(time.RFC3339), now.Sub(gr.CreationTimestamp.Time).Round(time.Second))
+	if by := gr.Annotations[v1alpha1.AnnotationFrozenBy]; by != "" {
 		text += " by " + by
 	}
-	if why := rail.Annotations[v1alpha1.AnnotationFreezeReason]; why != "" {
+	if why := gr.Annotations[v1alpha1.AnnotationFreezeReason]; why != "" {
 		text += ": " + why
 	}
 	return text
 }
 
-// neededRole is for those who lack rights.
-const neededRole = "\nIt takes the ClusterRole autohealer-guardrail-admin."
+// roleHint is for those who lack rights.
+const roleHint = "\nIt takes the ClusterRole autohealer-guardrail-admin."
 
-// insteadOfFreezing says what else to do, on lines of its own; "" where the error says enough.
-func (a *App) insteadOfFreezing(ctx context.Context, c client.Client, err error) string {
+// freezeAlternatives says what else to do, on lines of its own; "" where the error says enough.
+func (a *App) freezeAlternatives(ctx context.Context, c client.Client, err error) string {
 	switch {
 	case meta.IsNoMatchError(err):
 		return "\nThis cluster doesn't know Autohealer's kinds, so no policy is there to act. If a manager runs all the same, stop it:\n  " + a.stopManager(ctx, c)
 	case apierrors.IsForbidden(err):
-		return neededRole + " Who may scale Deployments can stop the manager instead, which stops undo, too:\n  " + a.stopManager(ctx, c)
+		return roleHint + " Who may scale Deployments can stop the manager instead, which stops undo, too:\n  " + a.stopManager(ctx, c)
 	case strings.Contains(err.Error(), "failed calling webhook"):
 		return "\nThis webhook's configuration is older than freeze, and wants to be asked. Stop the manager instead:\n  " + a.stopManager(ctx, c)
 	case errors.Is(err, context.DeadlineExceeded):

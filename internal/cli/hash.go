@@ -93,7 +93,7 @@ func (a *App) runHash(ctx context.Context, o *hashOptions) error {
 		if r.Stored == nil {
 			failed = true
 			for _, v := range r.Violations {
-				a.tell(r.File, v.Line, true, v.Message)
+				a.printNotes(r.File, v.Line, true, v.Message)
 			}
 			continue
 		}
@@ -147,7 +147,7 @@ func writeHashes(w io.Writer, hashes hashList) error {
 func (a *App) writeExceptions(w io.Writer, hashes hashList) error {
 	for i, h := range hashes.Items {
 		if len(h.Exceptable) == 0 {
-			a.tell(h.File, h.Line, false, fmt.Sprintf("%s %s needs no exception: no rule that may be lifted refuses it", h.Kind, h.Name))
+			a.printNotes(h.File, h.Line, false, fmt.Sprintf("%s %s needs no exception: no rule that may be lifted refuses it", h.Kind, h.Name))
 			continue
 		}
 		if i > 0 {

@@ -97,19 +97,19 @@ func TestTenThousandDocuments(t *testing.T) {
 // mostMemory gives the most memory that a process has had, in KiB, when it is gone; 0 where nobody tells. What wait4 says counts the memory of
 // this process in, from before the program took over.
 func mostMemory(pid int) <-chan int {
-	told := make(chan int, 1)
+	known := make(chan int, 1)
 	go func() {
 		most := 0
 		for {
 			status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 			_, rest, alive := strings.Cut(string(status), "VmHWM:")
 			if err != nil || !alive { // it ended, or nobody waits for it any more
-				told <- most
+				known <- most
 				return
 			}
 			_, _ = fmt.Sscan(rest, &most)
 			time.Sleep(10 * time.Millisecond)
 		}
 	}()
-	return told
+	return known
 }

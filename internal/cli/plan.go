@@ -96,11 +96,11 @@ func (a *App) runPlan(ctx context.Context, o *planOptions) error {
 	if err != nil {
 		return err
 	}
-	w, err := a.newWorld(ctx, s, policies{})
+	w, err := a.newEnv(ctx, s, policies{})
 	if err != nil {
 		return err
 	}
-	w, rails, err := a.enforce(ctx, w, w.stored, files)
+	w, guardrails, err := a.enforce(ctx, w, w.stored, files)
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (a *App) runPlan(ctx context.Context, o *planOptions) error {
 	plans := report.Plans{
 		TakenAt: s.TakenAt.Time, Age: s.Age(now), Facts: s.Describe(now), Colors: wantsColors(a.Out), PausedBy: w.checker.Guard().Policy().PausedBy,
 	}
-	if plans.Plans, err = a.planAll(ctx, w, files, rails); err != nil {
+	if plans.Plans, err = a.planAll(ctx, w, files, guardrails); err != nil {
 		return err
 	}
 	if len(plans.Plans) == 0 {
@@ -127,12 +127,12 @@ func (a *App) runPlan(ctx context.Context, o *planOptions) error {
 }
 
 // planAll plans all policies. Guardrails and exceptions do nothing by themselves; those that would be refused are told.
-func (a *App) planAll(ctx context.Context, w *world, files []manifest.File, rails map[manifest.Place]check.Report) ([]report.Plan, error) {
+func (a *App) planAll(ctx context.Context, w *policyEnv, files []manifest.File, guardrails map[manifest.Place]check.Report) ([]report.Plan, error) {
 	var plans []report.Plan
 	for d := range manifest.Each(files, "") {
-		if rail, isRail := rails[d.Place()]; isRail {
-			if !rail.Allowed {
-				plans = append(plans, report.Plan{Report: rail})
+		if gr, isGuardrail := guardrails[d.Place()]; isGuardrail {
+			if !gr.Allowed {
+				plans = append(plans, report.Plan{Report: gr})
 			}
 			continue
 		}
@@ -151,7 +151,7 @@ func (a *App) planAll(ctx context.Context, w *world, files []manifest.File, rail
 
 // planOne asks rules and planner about one policy, as an update where one of its name is stored. An admitted one is in force
 // for those that follow, as when all are applied in their order.
-func (a *App) planOne(ctx context.Context, w *world, d manifest.Document) (report.Plan, error) {
+func (a *App) planOne(ctx context.Context, w *policyEnv, d manifest.Document) (report.Plan, error) {
 	p := report.Plan{Report: w.checker.Document(ctx, d, w.stored(d.Object))}
 	if p.Report.Stored == nil {
 		return p, nil
@@ -159,13 +159,13 @@ func (a *App) planOne(ctx context.Context, w *world, d manifest.Document) (repor
 	if err := w.snapshot.Covers(p.Report.Kind); err != nil {
 		return p, fmt.Errorf("%s %s: %w", p.Report.Kind, strings.TrimPrefix(p.Report.Namespace+"/"+p.Report.Name, "/"), err)
 	}
-	err := w.foretell(ctx, &p)
+	err := w.forecast(ctx, &p)
 	return p, err
 }
 
-// foretell asks the planner of a policy's kind what the policy would do, and puts an admitted one in force for those that follow. Of
+// forecast asks the planner of a policy's kind what the policy would do, and puts an admitted one in force for those that follow. Of
 // a kind that isn't here nothing is foretold but the verdict.
-func (w *world) foretell(ctx context.Context, p *report.Plan) error {
+func (w *policyEnv) forecast(ctx context.Context, p *report.Plan) error {
 	object := kinds.Named(p.Report.Kind).New()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(p.Report.Stored, object); err != nil {
 		return fmt.Errorf("read %T: %w", object, err)
@@ -213,7 +213,7 @@ func (w *world) foretell(ctx context.Context, p *report.Plan) error {
 }
 
 // apply puts an admitted policy in force.
-func (w *world) apply(p *report.Plan, policy client.Object) error {
+func (w *policyEnv) apply(p *report.Plan, policy client.Object) error {
 	if !p.Report.Allowed {
 		return nil
 	}

@@ -35,11 +35,11 @@ func (p policies) guard(opts guard.Options) (*guard.Guard, error) {
 func (p policies) with(stored map[string]any) (policies, error) {
 	switch stored["kind"] {
 	case "Guardrail":
-		rail, err := typed[v1alpha1.Guardrail](stored)
+		gr, err := typed[v1alpha1.Guardrail](stored)
 		if err != nil {
 			return p, err
 		}
-		p.guardrails = replacing([]*v1alpha1.Guardrail{rail}, p.guardrails...)
+		p.guardrails = replacing([]*v1alpha1.Guardrail{gr}, p.guardrails...)
 	case "GuardrailException":
 		x, err := typed[v1alpha1.GuardrailException](stored)
 		if err != nil {
@@ -72,7 +72,7 @@ func typed[T any](stored map[string]any) (*T, error) {
 // enforce judges the Guardrails and exceptions among documents, and gives the world in which those that are admitted are
 // in force, with what is said of each by its place. Everything else is judged in that world: all of it is to be applied,
 // and what came before a Guardrail would be refused, or stop acting, once that is there.
-func (a *App) enforce(ctx context.Context, w *world, stored storedFunc, files []manifest.File) (*world, map[manifest.Place]check.Report, error) {
+func (a *App) enforce(ctx context.Context, w *policyEnv, stored storedFunc, files []manifest.File) (*policyEnv, map[manifest.Place]check.Report, error) {
 	said, p := map[manifest.Place]check.Report{}, w.policies
 	for _, kind := range []string{"Guardrail", "GuardrailException"} { // exceptions name rules of Guardrails
 		for d := range manifest.Each(files, kind) {
@@ -94,7 +94,7 @@ func (a *App) enforce(ctx context.Context, w *world, stored storedFunc, files []
 	if len(said) == 0 {
 		return w, nil, nil
 	}
-	w, err := a.newWorld(ctx, w.snapshot, p)
+	w, err := a.newEnv(ctx, w.snapshot, p)
 	return w, said, err
 }
 

@@ -50,7 +50,7 @@ Exit code: 0 no breaker is open any more, or with --dry-run it could be reset; 1
 }
 
 func (a *App) runReset(ctx context.Context, argument string, o *resetOptions) error {
-	resource, policy, err := a.ofBreaker(argument)
+	resource, policy, err := a.breakerPolicy(argument)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (a *App) runReset(ctx context.Context, argument string, o *resetOptions) er
 		return nil
 	}
 	ago := duration.HumanDuration(max(0, a.Clock.Since(open.OpenedAt)))
-	fmt.Fprintf(a.Out, "%s.%s/%s: %s that opened %s ago is reset%s. %s\n", resource, v1alpha1.GroupVersion.Group, policy.GetName(), itsBreaker(policy), ago, o.dryRun.suffix(), concerned(policy))
+	fmt.Fprintf(a.Out, "%s.%s/%s: %s that opened %s ago is reset%s. %s\n", resource, v1alpha1.GroupVersion.Group, policy.GetName(), breakerOf(policy), ago, o.dryRun.suffix(), concerned(policy))
 	if o.dryRun.on() {
 		return nil
 	}
@@ -82,16 +82,16 @@ func (a *App) runReset(ctx context.Context, argument string, o *resetOptions) er
 	return nil
 }
 
-// withBreaker are the short names of the kinds that have a breaker.
-var withBreaker = map[string]string{"cset": "ConditionSet", "hcr": "HealthCheckRegistration", "prc": "ProbeConfig"}
+// breakerKinds are the short names of the kinds that have a breaker.
+var breakerKinds = map[string]string{"cset": "ConditionSet", "hcr": "HealthCheckRegistration", "prc": "ProbeConfig"}
 
-// ofBreaker is the policy that an argument names, with its kind as kubectl names that.
-func (a *App) ofBreaker(argument string) (resource string, policy client.Object, err error) {
+// breakerPolicy is the policy that an argument names, with its kind as kubectl names that.
+func (a *App) breakerPolicy(argument string) (resource string, policy client.Object, err error) {
 	kind, name, slashed := strings.Cut(argument, "/")
 	if !slashed {
 		kind, name = "conditionset", argument
 	}
-	for short, named := range withBreaker {
+	for short, named := range breakerKinds {
 		k := kinds.Named(named)
 		if !slices.Contains([]string{short, k.Plural(), strings.ToLower(named)}, strings.ToLower(kind)) {
 			continue
@@ -110,7 +110,7 @@ func (a *App) ofBreaker(argument string) (resource string, policy client.Object,
 	return "", nil, fmt.Errorf("%q: only ConditionSets, HealthCheckRegistrations and ProbeConfigs have breakers", argument)
 }
 
-func itsBreaker(policy client.Object) string {
+func breakerOf(policy client.Object) string {
 	if _, ok := policy.(*v1alpha1.ProbeConfig); ok {
 		return "the breaker of all ProbeConfigs"
 	}
@@ -122,7 +122,7 @@ func concerned(policy client.Object) string {
 	switch p := policy.(type) {
 	case *v1alpha1.ConditionSet:
 		if n := p.Status.Nodes; n != nil {
-			return fmt.Sprintf("%d of %d nodes match%s. They are tainted as the limits allow.", n.Matching, n.Selected, some(p.Status.SampleNodes, int(n.Matching)))
+			return fmt.Sprintf("%d of %d nodes match%s. They are tainted as the limits allow.", n.Matching, n.Selected, sampleNames(p.Status.SampleNodes, int(n.Matching)))
 		}
 	case *v1alpha1.HealthCheckRegistration:
 		return fmt.Sprintf("%d of %d targets are healthy. What the checks find is written.", p.Status.Healthy, p.Status.Targets)
@@ -132,14 +132,14 @@ func concerned(policy client.Object) string {
 			failing = append(failing, t.Namespace)
 		}
 		if n := p.Status.Targets; n != nil {
-			return fmt.Sprintf("%d of its %d targets fail outside%s. What fails is scaled down as the limits allow.", n.ExternalUnhealthy, n.Total, some(failing, int(n.ExternalUnhealthy)))
+			return fmt.Sprintf("%d of its %d targets fail outside%s. What fails is scaled down as the limits allow.", n.ExternalUnhealthy, n.Total, sampleNames(failing, int(n.ExternalUnhealthy)))
 		}
 	}
 	return ""
 }
 
-// some names those that are known.
-func some(names []string, of int) string {
+// sampleNames names those that are known.
+func sampleNames(names []string, of int) string {
 	if len(names) == 0 || of == 0 {
 		return ""
 	}

@@ -77,7 +77,7 @@ func Run(ctx context.Context, app *App, args []string) int {
 	if status, ok := errors.AsType[exitStatus](err); ok {
 		return int(status)
 	}
-	fmt.Fprintf(app.ErrOut, "error: %s\n", app.reaching(err))
+	fmt.Fprintf(app.ErrOut, "error: %s\n", app.connectionError(err))
 	if !app.began {
 		fmt.Fprintf(app.ErrOut, "See '%s --help'.\n", failed.CommandPath())
 	}
@@ -171,8 +171,8 @@ func (a *App) client() (client.Client, error) {
 	return c, nil
 }
 
-// reaching is what an error says, with the API server that can't be reached, and how to ask another, in place of the request's URL.
-func (a *App) reaching(err error) string {
+// connectionError is what an error says, with the API server that can't be reached, and how to ask another, in place of the request's URL.
+func (a *App) connectionError(err error) string {
 	says := err.Error()
 	failed, isRequest := errors.AsType[*url.Error](err)
 	if !isRequest {

@@ -99,7 +99,7 @@ func (t *testRun) declared(ctx context.Context, guardrail string, rule *v1alpha1
 	for i := range rule.Tests {
 		test := asTest(&rule.Tests[i])
 		for _, kind := range rule.Kinds {
-			if t.storable(ctx, kind, id, test) {
+			if t.isStorable(ctx, kind, id, test) {
 				t.one(ctx, kind, id, test)
 			}
 		}
@@ -124,8 +124,8 @@ func asTest(test *v1alpha1.GuardrailRuleTest) guard.Test {
 	return t
 }
 
-// storable says whether a test's objects could be stored: else its verdict would say nothing.
-func (t *testRun) storable(ctx context.Context, kind, id string, test guard.Test) bool {
+// isStorable says whether a test's objects could be stored: else its verdict would say nothing.
+func (t *testRun) isStorable(ctx context.Context, kind, id string, test guard.Test) bool {
 	object, old, err := test.Objects(kind)
 	if err != nil {
 		return true // running it fails, and says why

@@ -20,8 +20,8 @@ type statusOptions struct {
 	watch         bool
 }
 
-// watchEvery lies between two looks with --watch.
-const watchEvery = 2 * time.Second
+// watchInterval is how often --watch reads the cluster.
+const watchInterval = 2 * time.Second
 
 func (a *App) status() *cobra.Command {
 	o := &statusOptions{}
@@ -78,7 +78,7 @@ func (a *App) runStatus(ctx context.Context, o *statusOptions) error {
 	if err := show.write(now, a.Out); err != nil {
 		return err
 	}
-	if !now.Well() {
+	if !now.Healthy() {
 		return exitStatus(exitFound)
 	}
 	return nil
@@ -86,7 +86,7 @@ func (a *App) runStatus(ctx context.Context, o *statusOptions) error {
 
 // watchStatus shows each change until someone ends it: on a terminal in place of what was shown, else below it.
 func (a *App) watchStatus(ctx context.Context, r overview.Reader, show printer[*overview.Overview]) error {
-	ticker := time.NewTicker(watchEvery)
+	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
 	var shown *overview.Overview
 	for {

@@ -111,7 +111,7 @@ func (a *App) runUndo(ctx context.Context, o *undoOptions, args []string) error 
 }
 
 // findUndoable finds all objects with a record; blind is what it could not look at.
-func (a *App) findUndoable(ctx context.Context, u *undo.Undoer) (found []undo.Object, blind, err error) {
+func (a *App) findUndoable(ctx context.Context, u *undo.Undoer) (found []undo.Object, unreadable, err error) {
 	kinds, err := a.kinds()
 	if err != nil {
 		return nil, nil, err
@@ -119,8 +119,8 @@ func (a *App) findUndoable(ctx context.Context, u *undo.Undoer) (found []undo.Ob
 	if err := unreachable(kinds); err != nil {
 		return nil, nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
-	found, blind = u.Find(ctx, kinds, ptr.Deref(a.Config.Namespace, ""))
-	return found, blind, nil
+	found, unreadable = u.Find(ctx, kinds, ptr.Deref(a.Config.Namespace, ""))
+	return found, unreadable, nil
 }
 
 // kinds tells which kinds the cluster has now.
@@ -191,7 +191,7 @@ func (a *App) undoEach(ctx context.Context, u *undo.Undoer, objects []undo.Objec
 	for _, object := range objects {
 		r := u.Undo(ctx, object)
 		if r.Err == nil {
-			a.tellUndone(r, suffix)
+			a.printUndone(r, suffix)
 			continue
 		}
 		failed++
@@ -203,7 +203,7 @@ func (a *App) undoEach(ctx context.Context, u *undo.Undoer, objects []undo.Objec
 	return failed
 }
 
-func (a *App) tellUndone(r undo.Result, suffix string) {
+func (a *App) printUndone(r undo.Result, suffix string) {
 	fmt.Fprintf(a.Out, "%s%s\n", r.Object.Title, suffix)
 	if len(r.Did) == 0 {
 		fmt.Fprintln(a.Out, "  nothing is to be undone")

@@ -59,21 +59,21 @@ func (a *App) runUninstall(ctx context.Context, o *uninstallOptions) error {
 	if err != nil {
 		return err
 	}
-	found, err := u.Look(ctx)
+	found, err := u.Survey(ctx)
 	u.Progress("")
 	switch {
 	case err != nil:
 		return err
 	case len(found.Blocked) > 0:
-		return fmt.Errorf("nothing was done, since not all of it can be:\n  %s%s", strings.Join(found.Blocked, "\n  "), helpFor(found.Blocked))
+		return fmt.Errorf("nothing was done, since not all of it can be:\n  %s%s", strings.Join(found.Blocked, "\n  "), roleHintFor(found.Blocked))
 	case found.Nothing():
 		fmt.Fprintln(a.Out, "Nothing of Autohealer is in this cluster.")
-		a.tellLeft(found.Left)
+		a.printRemaining(found.Left)
 		return nil
 	}
 	found.Write(a.Out)
 	if o.dryRun.value == "client" {
-		a.tellLeft(found.Left)
+		a.printRemaining(found.Left)
 		fmt.Fprintln(a.Out, "Nothing was done"+o.dryRun.suffix()+".")
 		return nil
 	}
@@ -87,7 +87,7 @@ func (a *App) runUninstall(ctx context.Context, o *uninstallOptions) error {
 		fmt.Fprintf(a.ErrOut, "error: it stopped at: %v\nWhat was done so far holds. To go on, run it again; to let Autohealer go on instead, if it is there still: kubectl autohealer thaw\n", err)
 		return exitStatus(exitFound)
 	}
-	a.tellLeft(found.Left)
+	a.printRemaining(found.Left)
 	if o.dryRun.value == "server" {
 		fmt.Fprintln(a.Out, "Nothing was done, and all of it can be"+o.dryRun.suffix()+".")
 		return nil
@@ -107,13 +107,13 @@ func (a *App) uninstaller(ctx context.Context, o *uninstallOptions) (*uninstall.
 	}
 	u := &uninstall.Uninstaller{
 		Client: c, Kinds: kinds, Clock: a.cluster, Namespace: own, Manager: managerName, Timeout: *o.timeout,
-		Leads:    func(ctx context.Context) (leads, told bool, doubt string) { return a.managerLeads(ctx, c, own) },
+		Leads:    func(ctx context.Context) (leads, known bool, doubt string) { return a.managerLeads(ctx, c, own) },
 		Progress: a.progress(),
 	}
 	if o.dryRun.value == "server" { // a look writes reviews of rights, which a client that only reads doesn't
 		u.Client, u.DryRun = o.dryRun.writes(c), true
 	}
-	u.Tell = func(what string) {
+	u.Report = func(what string) {
 		u.Progress("")
 		fmt.Fprintln(a.Out, what+o.dryRun.suffix())
 	}
@@ -139,7 +139,7 @@ func (a *App) confirm() bool {
 	return answer == "y" || answer == "Y"
 }
 
-func (a *App) tellLeft(left []string) {
+func (a *App) printRemaining(left []string) {
 	if len(left) == 0 {
 		return
 	}
@@ -149,8 +149,8 @@ func (a *App) tellLeft(left []string) {
 	}
 }
 
-// helpFor says which role has the rights that are missing, on a line of its own; "" where none is.
-func helpFor(blocked []string) string {
+// roleHintFor says which role has the rights that are missing, on a line of its own; "" where none is.
+func roleHintFor(blocked []string) string {
 	for _, why := range blocked {
 		if strings.HasPrefix(why, "You may not ") || strings.Contains(why, "forbidden") {
 			return "\nIt takes the ClusterRole cluster-admin."

@@ -10,6 +10,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/check"
@@ -87,13 +90,13 @@ func (a *App) runValidate(ctx context.Context, o *validateOptions) error {
 	if err != nil {
 		return err
 	}
-	w, rails, err := a.enforce(ctx, w, stored, files)
+	w, guardrails, err := a.enforce(ctx, w, stored, files)
 	if err != nil {
 		return err
 	}
 	result := a.newResult(w)
 	result.FailOnWarning = o.failOn.value == "warning"
-	failed := a.judgeDocuments(ctx, w, stored, files, rails, &result)
+	failed := a.judgeDocuments(ctx, w, stored, files, guardrails, &result)
 	if len(result.Reports)+result.Ignored == 0 { // what should have written it may have failed
 		return fmt.Errorf("--filename: there is no object in %s", strings.Join(o.filenames, ", "))
 	}
@@ -108,14 +111,14 @@ func (a *App) runValidate(ctx context.Context, o *validateOptions) error {
 
 // judgeDocuments adds a report for each document of ours, and for each that only looks like one. Those of Guardrails and
 // exceptions are there already. Of ten thousand documents it keeps little: neither what was read nor what would be stored.
-func (a *App) judgeDocuments(ctx context.Context, w *world, stored storedFunc, files []manifest.File, rails map[manifest.Place]check.Report, result *report.Result) (failed bool) {
+func (a *App) judgeDocuments(ctx context.Context, w *policyEnv, stored storedFunc, files []manifest.File, guardrails map[manifest.Place]check.Report, result *report.Result) (failed bool) {
 	seen := map[check.Key]int{}
 	var skipped []guard.Skip
 	for d := range manifest.Each(files, "") {
 		if d.IsKustomization() {
-			a.tell(d.File, d.Line, false, fmt.Sprintf("the files here are judged, and not what is built of them: kubectl kustomize %s | kubectl autohealer validate -f -", path.Dir(d.File)))
+			a.printNotes(d.File, d.Line, false, fmt.Sprintf("the files here are judged, and not what is built of them: kubectl kustomize %s | kubectl autohealer validate -f -", path.Dir(d.File)))
 		}
-		r, concerns := w.reportOf(ctx, stored, rails, d)
+		r, concerns := w.reportOf(ctx, stored, guardrails, d)
 		if !concerns {
 			result.Ignored++
 			continue
@@ -139,18 +142,18 @@ func (a *App) judgeDocuments(ctx context.Context, w *world, stored storedFunc, f
 }
 
 // reportOf is what is said of a document; concerns is false of one that is none of ours.
-func (w *world) reportOf(ctx context.Context, stored storedFunc, rails map[manifest.Place]check.Report, d manifest.Document) (r check.Report, concerns bool) {
-	if rail, isRail := rails[d.Place()]; isRail {
-		return rail, true
+func (w *policyEnv) reportOf(ctx context.Context, stored storedFunc, guardrails map[manifest.Place]check.Report, d manifest.Document) (r check.Report, concerns bool) {
+	if gr, isGuardrail := guardrails[d.Place()]; isGuardrail {
+		return gr, true
 	}
 	if !check.Ours(d) {
-		return w.checker.Stranger(d)
+		return w.checker.ForeignKindWarning(d)
 	}
 	return w.checker.Document(ctx, d, stored(d.Object)), true
 }
 
 // newResult is a result without reports yet.
-func (a *App) newResult(w *world) report.Result {
+func (a *App) newResult(w *policyEnv) report.Result {
 	result := report.Result{Version: version.Of(a.Version), Colors: wantsColors(a.Out)}
 	if w.snapshot != nil {
 		result.Facts = w.snapshot.Describe(a.Clock.Now())
@@ -162,7 +165,7 @@ func (a *App) newResult(w *world) report.Result {
 }
 
 // judge is the world that judges: what the flags give.
-func (a *App) judge(ctx context.Context, o *validateOptions) (*world, error) {
+func (a *App) judge(ctx context.Context, o *validateOptions) (*policyEnv, error) {
 	p, err := a.readPolicies(ctx, o.rules, o.exceptions)
 	if err != nil {
 		return nil, err
@@ -171,16 +174,16 @@ func (a *App) judge(ctx context.Context, o *validateOptions) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := a.newWorld(ctx, s, p)
+	w, err := a.newEnv(ctx, s, p)
 	if err != nil {
 		return nil, err
 	}
-	for _, rail := range w.checker.Guardrails {
-		if !slices.ContainsFunc(p.guardrails, func(given *v1alpha1.Guardrail) bool { return given.Name == rail.Name }) {
+	for _, gr := range w.checker.Guardrails {
+		if !slices.ContainsFunc(p.guardrails, func(given *v1alpha1.Guardrail) bool { return given.Name == gr.Name }) {
 			continue // a stored one judges as it does in the cluster: what its broken rules are about is refused
 		}
-		for _, e := range rail.Errors {
-			return nil, fmt.Errorf("--rules: Guardrail %s, rule %s, %s for %s: %s", rail.Name, e.Rule, e.Field, e.Kind, e.Message)
+		for _, e := range gr.Errors {
+			return nil, fmt.Errorf("--rules: Guardrail %s, rule %s, %s for %s: %s", gr.Name, e.Rule, e.Field, e.Kind, e.Message)
 		}
 	}
 	return w, nil
@@ -190,7 +193,7 @@ func (a *App) judge(ctx context.Context, o *validateOptions) (*world, error) {
 type storedFunc func(map[string]any) map[string]any
 
 // storedObjects finds what an object is an update of: in what --old gives, or else in the cluster whose facts there are.
-func (a *App) storedObjects(w *world, paths []string) (storedFunc, error) {
+func (a *App) storedObjects(w *policyEnv, paths []string) (storedFunc, error) {
 	if len(paths) == 0 {
 		return w.stored, nil
 	}
@@ -207,7 +210,7 @@ func (a *App) storedObjects(w *world, paths []string) (storedFunc, error) {
 		for _, d := range documentsOf(files) {
 			switch {
 			case d.Object == nil:
-				a.tell(d.File, d.Line, false, "--old: "+d.Problems[0].Message+"; what it was counts as new")
+				a.printNotes(d.File, d.Line, false, "--old: "+d.Problems[0].Message+"; what it was counts as new")
 			case check.Ours(d):
 				old[w.checker.KeyOf(d.Object)] = d.Object
 			}
@@ -215,3 +218,52 @@ func (a *App) storedObjects(w *world, paths []string) (storedFunc, error) {
 	}
 	return func(object map[string]any) map[string]any { return old[w.checker.KeyOf(object)] }, nil
 }
+
+// dryRun is kubectl's flag for verbs that change something.
+type dryRun struct{ *choice }
+
+func dryRunFlag(cmd *cobra.Command) dryRun {
+	d := dryRun{choiceFlag(cmd, "dry-run", "", "say what would be done, and change nothing; client only reads, and server has the API server judge each write, too", "none", "client", "server")}
+	cmd.Flags().Lookup("dry-run").NoOptDefVal = "client"
+	return d
+}
+
+// on: nothing is changed.
+func (d dryRun) on() bool { return d.value != "none" }
+
+// suffix of what is said to be done.
+func (d dryRun) suffix() string {
+	return map[string]string{"client": " (dry run)", "server": " (server dry run)"}[d.value]
+}
+
+// writes gives a client whose writes are as the flag wants them.
+func (d dryRun) writes(c client.Client) client.Client {
+	switch d.value {
+	case "client":
+		return dryRunClient{client.NewDryRunClient(c)}
+	case "server":
+		return client.NewDryRunClient(c)
+	}
+	return c
+}
+
+// dryRunClient is a client that only reads: what it is to create, patch or delete counts as written. It is over one of dry runs, so that another
+// write changes nothing, either.
+type dryRunClient struct{ client.Client }
+
+// Create fails where there is such an object, as far as that can be read.
+func (r dryRunClient) Create(ctx context.Context, o client.Object, _ ...client.CreateOption) error {
+	there, _ := o.DeepCopyObject().(client.Object)
+	if err := r.Get(ctx, client.ObjectKeyFromObject(o), there); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	return apierrors.NewAlreadyExists(schema.GroupResource{}, o.GetName())
+}
+
+// Patch does nothing.
+func (dryRunClient) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
+	return nil
+}
+
+// Delete does nothing.
+func (dryRunClient) Delete(context.Context, client.Object, ...client.DeleteOption) error { return nil }

@@ -21,8 +21,8 @@ import (
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
-// explainable are the kinds that explain knows, with the names that kubectl has for them; the first is what is shown.
-var explainable = []struct {
+// explainableKinds are the kinds that explain knows, with the names that kubectl has for them; the first is what is shown.
+var explainableKinds = []struct {
 	kind  schema.GroupVersionKind
 	names []string
 }{
@@ -40,7 +40,7 @@ type target struct{ kind, name string }
 func (a *App) why() *cobra.Command {
 	from := &clusterFlags{}
 	var kinds []string
-	for _, e := range explainable {
+	for _, e := range explainableKinds {
 		kinds = append(kinds, e.names[0])
 	}
 	cmd := &cobra.Command{
@@ -88,7 +88,7 @@ func targets(args []string) ([]target, error) {
 // explainable by itself, its name in lower case.
 func shownKind(kind string) string {
 	kind = strings.ToLower(kind)
-	for _, e := range explainable {
+	for _, e := range explainableKinds {
 		name, group, grouped := strings.Cut(kind, ".")
 		if slices.Contains(e.names, name) && (!grouped || group == e.kind.Group) {
 			return e.names[0]
@@ -124,22 +124,22 @@ func (a *App) runWhy(ctx context.Context, args []string, from clusterFlags) erro
 	return err
 }
 
-// answers is what explain knows.
-type answers struct {
+// explainer is what explain knows.
+type explainer struct {
 	snapshot *snapshot.Snapshot
 	facts    *snapshot.Facts
 	guard    *guard.Guard
 	weeders  snapshot.Weeders
 }
 
-func newAnswers(ctx context.Context, a *App, s *snapshot.Snapshot) (*answers, error) {
+func newAnswers(ctx context.Context, a *App, s *snapshot.Snapshot) (*explainer, error) {
 	stored := policies{s.Guardrails(), s.Exceptions()}
-	g, err := stored.guard(guard.Options{Clock: a.Clock, Authorizer: s.Rights, OwnNamespace: a.own(s)}) //nolint:contextcheck // compiling waits for nothing
+	g, err := stored.guard(guard.Options{Clock: a.Clock, Authorizer: s.Rights, OwnNamespace: a.ownNamespaceOr(s)}) //nolint:contextcheck // compiling waits for nothing
 	if err != nil {
 		return nil, err
 	}
-	w := &answers{snapshot: s, guard: g}
-	if w.facts, err = snapshot.NewWatchedFacts(ctx, s, g, a.own(s)); err != nil {
+	w := &explainer{snapshot: s, guard: g}
+	if w.facts, err = snapshot.NewWatchedFacts(ctx, s, g, a.ownNamespaceOr(s)); err != nil {
 		return nil, err
 	}
 	w.weeders = w.facts.ViewWeeders(g.Policy())
@@ -147,7 +147,7 @@ func newAnswers(ctx context.Context, a *App, s *snapshot.Snapshot) (*answers, er
 }
 
 // preamble tells what concerns everything.
-func (w *answers) preamble() string {
+func (w *explainer) preamble() string {
 	switch p := w.guard.Policy(); {
 	case p.Frozen():
 		return "Everything is frozen by Guardrail " + strings.Join(p.FrozenBy, ", ") + ": nothing is done and nothing undone.\n\n"
@@ -157,7 +157,7 @@ func (w *answers) preamble() string {
 	return ""
 }
 
-func (w *answers) of(ctx context.Context, t target, namespace string) (string, error) {
+func (w *explainer) of(ctx context.Context, t target, namespace string) (string, error) {
 	key := types.NamespacedName{Namespace: namespace, Name: t.name}
 	text, err := w.ofActs(ctx, t.kind, key)
 	if err != nil || text != "" && !slices.Contains(w.facts.TargetKinds(), t.kind) {
@@ -171,7 +171,7 @@ func (w *answers) of(ctx context.Context, t target, namespace string) (string, e
 }
 
 // ofActs tells of what ConditionSets, WeederConfigs, OutlierPolicies and ProbeConfigs are about; "" when they aren't about a kind.
-func (w *answers) ofActs(ctx context.Context, shown string, key types.NamespacedName) (string, error) {
+func (w *explainer) ofActs(ctx context.Context, shown string, key types.NamespacedName) (string, error) {
 	switch shown {
 	case "node":
 		return w.ofNode(key.Name)
@@ -180,7 +180,7 @@ func (w *answers) ofActs(ctx context.Context, shown string, key types.Namespaced
 	case "pod":
 		return w.ofPod(key)
 	}
-	for _, e := range explainable {
+	for _, e := range explainableKinds {
 		if shown == e.names[0] {
 			return w.ofWorkload(ctx, shown, e.kind.Kind, key)
 		}
@@ -191,7 +191,7 @@ func (w *answers) ofActs(ctx context.Context, shown string, key types.Namespaced
 	return "", nil
 }
 
-func (w *answers) ofNode(name string) (string, error) {
+func (w *explainer) ofNode(name string) (string, error) {
 	views := w.facts.ViewNodes(name)
 	if len(views) == 0 {
 		return "", fmt.Errorf("there is no node %q", name)
@@ -199,16 +199,16 @@ func (w *answers) ofNode(name string) (string, error) {
 	return explain.Node(views[0]), nil
 }
 
-func (w *answers) ofService(key types.NamespacedName) (string, error) {
+func (w *explainer) ofService(key types.NamespacedName) (string, error) {
 	if !w.snapshot.Has(schema.GroupKind{Kind: "Service"}, key) {
 		return "", fmt.Errorf("there is no service %q in namespace %s", key.Name, key.Namespace)
 	}
-	seats, unknown := w.facts.Seats(key.Namespace, func(c outlier.Key, _ outlier.Host) bool { return c.Service.Name == key.Name })
+	assignments, unknown := w.facts.HostAssignments(key.Namespace, func(c outlier.Key, _ outlier.Host) bool { return c.Service.Name == key.Name })
 	now := w.snapshot.ServerTime.Time
-	return explain.Service(key, w.weeders, now) + explain.Ejections(seats, unknown, now), nil
+	return explain.Service(key, w.weeders, now) + explain.Ejections(assignments, unknown, now), nil
 }
 
-func (w *answers) ofPod(key types.NamespacedName) (string, error) {
+func (w *explainer) ofPod(key types.NamespacedName) (string, error) {
 	p, found := w.facts.Pod(key)
 	if !found {
 		return "", fmt.Errorf("there is no pod %q in namespace %s", key.Name, key.Namespace)
@@ -217,11 +217,11 @@ func (w *answers) ofPod(key types.NamespacedName) (string, error) {
 		return d.Namespace == key.Namespace && (d.Pod == key.Name || d.Owner == p.Workload().String())
 	}
 	now := w.snapshot.ServerTime.Time
-	seats, unknown := w.facts.Seats(key.Namespace, func(_ outlier.Key, h outlier.Host) bool { return h.Pod == key.Name })
-	return explain.Workload("pod/"+key.Name, explain.Dependent{Namespace: key.Namespace}, []*weeder.Pod{p}, w.weeders, now, ours) + explain.Ejections(seats, unknown, now), nil
+	assignments, unknown := w.facts.HostAssignments(key.Namespace, func(_ outlier.Key, h outlier.Host) bool { return h.Pod == key.Name })
+	return explain.Workload("pod/"+key.Name, explain.Dependent{Namespace: key.Namespace}, []*weeder.Pod{p}, w.weeders, now, ours) + explain.Ejections(assignments, unknown, now), nil
 }
 
-func (w *answers) ofWorkload(ctx context.Context, shown, kind string, key types.NamespacedName) (string, error) {
+func (w *explainer) ofWorkload(ctx context.Context, shown, kind string, key types.NamespacedName) (string, error) {
 	owner := weeder.Workload{Namespace: key.Namespace, Kind: kind, Name: key.Name}
 	pods := w.facts.PodsOf(owner)
 	d := explain.Dependent{Namespace: key.Namespace, Kind: kind, Name: key.Name, Configs: w.facts.ViewProbers(ctx, w.guard.Policy(), key.Namespace, kind, key.Name), Hold: w.facts.HoldOn(owner), Unknown: w.snapshot.Covers("ProbeConfig")}
@@ -233,4 +233,33 @@ func (w *answers) ofWorkload(ctx context.Context, shown, kind string, key types.
 	}
 	ours := func(d v1alpha1.PodDeletion) bool { return d.Namespace == key.Namespace && d.Owner == owner.String() }
 	return explain.Workload(shown+"/"+key.Name, d, pods, w.weeders, w.snapshot.ServerTime.Time, ours), nil
+}
+
+// ofChecked tells of an object that HealthCheckRegistrations are about.
+func (w *explainer) ofChecked(ctx context.Context, kind string, key types.NamespacedName) (string, error) {
+	var kinds []string
+	for _, e := range explainableKinds {
+		kinds = append(kinds, e.names[0])
+	}
+	kinds = append(kinds, w.facts.TargetKinds()...)
+	view, found, err := w.facts.ViewChecks(ctx, w.guard.Policy(), kind, key)
+	views := view.Checks
+	unknown := cmp.Or(w.snapshot.Covers("ProbeConfig"), w.snapshot.Covers("HealthCheckRegistration"))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("explain %s/%s: %w", kind, key.Name, err)
+	case len(views) == 0 && slices.Contains(kinds, strings.TrimSuffix(kind, "s")):
+		return "", fmt.Errorf("%s/%s: the facts have nothing of what HealthCheckRegistrations are about; write them anew with facts export", kind, key.Name)
+	case len(views) == 0 && unknown != nil:
+		return "", fmt.Errorf("%s/%s: whether a ProbeConfig scales this kind, or a HealthCheckRegistration is about it, isn't known: %w", kind, key.Name, unknown)
+	case len(views) == 0:
+		return "", fmt.Errorf("\"%s/%s\": no ProbeConfig scales this kind, and no HealthCheckRegistration is about it; kinds are %s", kind, key.Name, strings.Join(kinds, ", "))
+	case !found:
+		return "", fmt.Errorf("there is no %s %q in namespace %s", kind, key.Name, key.Namespace)
+	}
+	namespace := key.Namespace
+	if slices.ContainsFunc(views, func(v snapshot.ChecksView) bool { return v.Target != nil && v.Target.Namespace == "" }) {
+		namespace = ""
+	}
+	return explain.Checked(kind+"/"+key.Name, namespace, view, w.snapshot.ServerTime.Time), nil
 }

@@ -33,8 +33,8 @@ func TestExplainTellsWhatIsntKnown(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, stdout, stderr := run(t, "", "explain", "-n", "shop", c.what, "--facts", file)
-			if told := stdout + stderr; !strings.Contains(told, c.want) || strings.Contains(told, c.never) {
-				t.Errorf("want %q and never %q, got\n%s", c.want, c.never, told)
+			if known := stdout + stderr; !strings.Contains(known, c.want) || strings.Contains(known, c.never) {
+				t.Errorf("want %q and never %q, got\n%s", c.want, c.never, known)
 			}
 		})
 	}

@@ -62,7 +62,7 @@ func TestRulesOverRights(t *testing.T) {
 				t.Fatal(err)
 			}
 			g := under(t, compiled, Options{Authorizer: c.authorizer})
-			if r := g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", c.rule)}); !r[0].Verdict.Allowed {
+			if r := g.SetGuardrails([]*v1alpha1.Guardrail{gr(t, "platform", c.rule)}); !r[0].Verdict.Allowed {
 				t.Fatal(r[0].Verdict.Message())
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -91,7 +91,7 @@ func TestRulesOverRights(t *testing.T) {
 
 func TestWithoutAnAuthorizerItsRulesAreSkippedAndRefuse(t *testing.T) {
 	g := newTestGuard(t, nil)
-	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", accountRule)})
+	g.SetGuardrails([]*v1alpha1.Guardrail{gr(t, "platform", accountRule)})
 	v := create(t, g, goodSpec)
 	const want = "not checked, because there is nobody to ask what an account may do: platform/account"
 	if v.Allowed || v.Message() != want || v.Skipped[len(v.Skipped)-1].Missing != "authorizer" {
@@ -101,7 +101,7 @@ func TestWithoutAnAuthorizerItsRulesAreSkippedAndRefuse(t *testing.T) {
 
 func TestRulesOverRightsArePortable(t *testing.T) {
 	g := newTestGuard(t, nil)
-	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", accountRule)})
+	g.SetGuardrails([]*v1alpha1.Guardrail{gr(t, "platform", accountRule)})
 	rules := g.Rules("ConditionSet")
 	last := rules[len(rules)-1]
 	if last.ID != "platform/account" || last.Guardrail != "platform" || !last.Portable || !last.AtRunTime || !slices.Contains(last.Reads, "authorizer") {
@@ -120,7 +120,7 @@ func TestWithoutAnAnswerARuleIsNotChecked(t *testing.T) {
 			}
 			asked := &account{name: serviceAcc, err: errors.New("connection refused")}
 			g := under(t, compiled, Options{Authorizer: asked})
-			g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", rule)})
+			g.SetGuardrails([]*v1alpha1.Guardrail{gr(t, "platform", rule)})
 			const want = "platform/account: not checked: ask what system:serviceaccount:prod:healer may do: connection refused"
 			if v := create(t, g, goodSpec); v.Allowed || v.Message() != want {
 				t.Errorf("at admission: allowed %v: %s", v.Allowed, v.Message())

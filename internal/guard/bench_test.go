@@ -76,7 +76,7 @@ func benchReview(b *testing.B, g *Guard, rules int) {
 // ownRulesOf is a Guardrail with n different rules such as organisations write.
 func ownRulesOf(t testing.TB, n int) *v1alpha1.Guardrail {
 	t.Helper()
-	g := rail(t, "platform", "{}")
+	g := gr(t, "platform", "{}")
 	for i := range n {
 		g.Spec.Rules = append(g.Spec.Rules, v1alpha1.GuardrailRule{
 			Name: fmt.Sprintf("r%d", i), Kinds: []string{"ConditionSet"},

@@ -50,7 +50,7 @@ func compileBuiltin(catalogues, crds fs.FS) (map[string]*builtinKind, error) {
 		return nil, errors.New("the catalogue is empty")
 	}
 	files := map[string]Catalogue{}
-	w := world{namespaced: map[string]bool{}}
+	w := tableInput{namespaced: map[string]bool{}}
 	for _, name := range names {
 		c, err := parseCatalogue(catalogues, name)
 		if err != nil {
@@ -83,7 +83,7 @@ func compileBuiltin(catalogues, crds fs.FS) (map[string]*builtinKind, error) {
 	return kinds, nil
 }
 
-func compileKind(c Catalogue, definition *extv1.CustomResourceDefinition, w world) (*builtinKind, error) {
+func compileKind(c Catalogue, definition *extv1.CustomResourceDefinition, w tableInput) (*builtinKind, error) {
 	object, err := objectType(definition)
 	if err != nil {
 		return nil, err

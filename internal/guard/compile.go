@@ -68,7 +68,7 @@ func (e *environments) check(expression string, want *cel.Type) (program, *cel.A
 	if err := refuseEscapes(expression, checked.NativeRep()); err != nil {
 		return program{}, nil, err
 	}
-	p := program{reads: readsOf(checked.NativeRep(), e.isRoot), asksRequester: asksRequester(checked.NativeRep())}
+	p := program{reads: readsOf(checked.NativeRep(), e.isRoot), asksRequester: readsRequester(checked.NativeRep())}
 	p.asks = p.reads.anyOf(rootAuthorizer)
 	estimate, err := e.typed.EstimateCost(checked, &library.CostEstimator{SizeEstimator: e})
 	if err != nil {
@@ -110,8 +110,8 @@ func refuseEscapes(expression string, checked *celast.AST) error {
 	return err
 }
 
-// asksRequester finds a use of authorizer that isn't authorizer.serviceAccount(…).
-func asksRequester(checked *celast.AST) bool {
+// readsRequester finds a use of authorizer that isn't authorizer.serviceAccount(…).
+func readsRequester(checked *celast.AST) bool {
 	uses, ofAccounts := 0, 0
 	isAuthorizer := func(e celast.Expr) bool { return e.Kind() == celast.IdentKind && e.AsIdent() == rootAuthorizer }
 	celast.PreOrderVisit(checked.Expr(), celast.NewExprVisitor(func(expr celast.Expr) {

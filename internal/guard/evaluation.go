@@ -196,17 +196,17 @@ func (e *evaluation) factsNow() any {
 // factsKnown says whether rules may look at facts.
 func (e *evaluation) factsKnown() bool { return e.facts != nil && e.facts.Synced() }
 
-// knowsLive says whether rules may look at the live part of plan.
-func (e *evaluation) knowsLive() bool {
+// liveAvailable says whether rules may look at the live part of plan.
+func (e *evaluation) liveAvailable() bool {
 	if e.liveKnown == nil {
-		known := e.canAskLive()
+		known := e.liveInputsKnown()
 		e.liveKnown = &known
 	}
 	return *e.liveKnown
 }
 
-// canAskLive says whether what the live part of plan asks is known.
-func (e *evaluation) canAskLive() bool {
+// liveInputsKnown says whether what the live part of plan asks is known.
+func (e *evaluation) liveInputsKnown() bool {
 	if e.kind.askLive != nil {
 		return e.storedSynced()
 	}
@@ -267,8 +267,8 @@ func (e *evaluation) holds(p program, roots interpreter.Activation) (bool, error
 	return bool(holds), nil
 }
 
-// lookAgain notes when the verdict may change without any event.
-func (e *evaluation) lookAgain(at time.Time) {
+// noteRecheck notes when the verdict may change without any event.
+func (e *evaluation) noteRecheck(at time.Time) {
 	if !at.IsZero() && (e.recheckAt.IsZero() || at.Before(e.recheckAt)) {
 		e.recheckAt = at
 	}

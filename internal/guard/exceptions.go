@@ -34,7 +34,7 @@ func (t Target) compare(other Target) int {
 
 // SetExceptions puts these exceptions in force, in place of all former ones.
 func (g *Guard) SetExceptions(all []*v1alpha1.GuardrailException) {
-	g.announce(Change{Targets: g.setExceptions(all)})
+	g.notifyAll(Change{Targets: g.setExceptions(all)})
 }
 
 // setExceptions gives the targets for which something changed.
@@ -142,6 +142,6 @@ func (e *evaluation) admits(x *v1alpha1.GuardrailException) bool {
 	of := e.guard.evaluation(e.ctx, e.rules, kind, judged)
 	of.exceptions = nil // no exception lifts the rules over exceptions
 	verdict := of.atRunTime()
-	e.lookAgain(verdict.RecheckAt)
+	e.noteRecheck(verdict.RecheckAt)
 	return verdict.Allowed
 }

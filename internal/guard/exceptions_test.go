@@ -178,8 +178,8 @@ func TestOfSeveralExceptionsTheOneThatHoldsLongestIsNamed(t *testing.T) {
 func TestAGuardrailsRuleIsLiftedOnlyIfItSaysSo(t *testing.T) {
 	for exceptable, allowed := range map[string]bool{"": false, ", exceptable: true": true} {
 		g := newTestGuard(t, nil)
-		g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", strings.Replace(noEviction, "{name", "{name", 1))})
-		g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", strings.Replace(noEviction, "}]}", exceptable+"}]}", 1))})
+		g.SetGuardrails([]*v1alpha1.Guardrail{gr(t, "platform", strings.Replace(noEviction, "{name", "{name", 1))})
+		g.SetGuardrails([]*v1alpha1.Guardrail{gr(t, "platform", strings.Replace(noEviction, "}]}", exceptable+"}]}", 1))})
 		g.SetExceptions([]*v1alpha1.GuardrailException{lifting(t, evictingSpec, noon.Add(time.Hour), "platform/no-eviction")})
 		if _, v := Admit(t.Context(), g, stored(t, evictingSpec)); v.Allowed != allowed {
 			t.Errorf("%q: allowed %v: %s", exceptable, v.Allowed, v.Message())
@@ -192,7 +192,7 @@ func TestRulesOfGuardrailsHoldForExceptions(t *testing.T) {
 	g.SetExceptions([]*v1alpha1.GuardrailException{lifting(t, healthySpec, noon.Add(time.Hour), healthyRule)})
 	var told []Change
 	g.OnChange(func(c Change) { told = append(told, c) })
-	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", `{rules: [{name: ticket, kinds: [GuardrailException], expression: "object.spec.reason.contains('TICKET-')"}]}`)})
+	g.SetGuardrails([]*v1alpha1.Guardrail{gr(t, "platform", `{rules: [{name: ticket, kinds: [GuardrailException], expression: "object.spec.reason.contains('TICKET-')"}]}`)})
 	if v := create(t, g, healthySpec); v.Allowed {
 		t.Error("an exception that a rule refuses lifts something")
 	}
@@ -264,7 +264,7 @@ func TestTheRulesOverExceptionsKnowWhenTheyAreMade(t *testing.T) {
 // A Guardrail may not be called like a kind. One that is, stored past the webhook, has rules with ids of built-in ones.
 func TestAnExceptionForABuiltInRuleDoesNotLiftOneOfTheSameName(t *testing.T) {
 	g := newTestGuard(t, nil)
-	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "conditionset", `{rules: [{name: matches-healthy-nodes, kinds: [ConditionSet], expression: "object.spec.type != 'Ready'"}]}`)})
+	g.SetGuardrails([]*v1alpha1.Guardrail{gr(t, "conditionset", `{rules: [{name: matches-healthy-nodes, kinds: [ConditionSet], expression: "object.spec.type != 'Ready'"}]}`)})
 	g.SetExceptions([]*v1alpha1.GuardrailException{lifting(t, healthySpec, noon.Add(time.Hour), healthyRule)})
 	if v := create(t, g, healthySpec); v.Allowed || len(v.Lifted) != 1 || !strings.HasSuffix(v.Message(), "(Guardrail conditionset)") {
 		t.Errorf("allowed %v, lifted %v: %s", v.Allowed, v.Lifted, v.Message())
@@ -287,8 +287,8 @@ func TestNothingIsLiftedForWhatDoesNotAct(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		org := rail(t, "org", `{rules: [{name: team, kinds: [Guardrail, GuardrailException], exceptable: true, expression: "has(object.metadata.labels)"}]}`)
-		loose := rail(t, "loose", "{limits: {maxTaintedNodes: 50%}}")
+		org := gr(t, "org", `{rules: [{name: team, kinds: [Guardrail, GuardrailException], exceptable: true, expression: "has(object.metadata.labels)"}]}`)
+		loose := gr(t, "loose", "{limits: {maxTaintedNodes: 50%}}")
 		other := lifting(t, healthySpec, noon.Add(time.Hour), healthyRule)
 		all := []*v1alpha1.GuardrailException{other}
 		for _, of := range []client.Object{loose, other} {

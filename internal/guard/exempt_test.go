@@ -109,7 +109,7 @@ func TestAnEditThatLetsAConfigActIsJudgedAnew(t *testing.T) {
 
 // TestNoRuleKeepsAPolicyFromObserving: turning to observation ends acts, whoever wrote the rule and whatever else it is.
 func TestNoRuleKeepsAPolicyFromObserving(t *testing.T) {
-	rails := []*v1alpha1.Guardrail{rail(t, "org", "{rules: [{name: short, kinds: [WeederConfig], expression: \"limits.maxPodDeletionsPerMinute > 90\"},"+
+	rails := []*v1alpha1.Guardrail{gr(t, "org", "{rules: [{name: short, kinds: [WeederConfig], expression: \"limits.maxPodDeletionsPerMinute > 90\"},"+
 		"{name: enforce, kinds: [WeederConfig], expression: \"object.spec.?mode.orValue('Enforce') == 'Enforce'\"},"+
 		"{name: nobody, kinds: [WeederConfig], expression: \"request.operation == 'CREATE'\"},"+
 		"{name: unsure, kinds: [WeederConfig], expression: \"object.spec.servicesAndDependantSelectors['none'] != null\"}]}")}

@@ -161,7 +161,7 @@ func (e *environments) issuesError(expression string, issues *cel.Issues) error 
 	first := issues.Errors()[0]
 	message := celwords.Mistake(first.Message, "a rule may read "+strings.Join(e.names(), ", "))
 	if field, undefined := strings.CutPrefix(message, "undefined field "); undefined {
-		message += whatMayBeRead(expression, strings.Trim(field, "'"))
+		message += readableFields(expression, strings.Trim(field, "'"))
 	}
 	return errorAt(expression, first.Location, "%s", message)
 }

@@ -116,7 +116,7 @@ func (g *Guard) assemble(all []*ownRules, compiled compiledRules, policy guardra
 	if was := g.rules.Load(); was != nil {
 		set.exceptions = was.exceptions
 	}
-	w := world{namespaced: map[string]bool{}, policy: policy}
+	w := tableInput{namespaced: map[string]bool{}, policy: policy}
 	for name, k := range g.kinds {
 		w.namespaced[name] = k.namespaced
 	}
@@ -169,8 +169,8 @@ func (g *Guard) OnChange(notify func(Change)) {
 	g.notify = append(g.notify, notify)
 }
 
-// announce tells all that asked to be told.
-func (g *Guard) announce(c Change) {
+// notifyAll calls back all that subscribed.
+func (g *Guard) notifyAll(c Change) {
 	if c.empty() {
 		return
 	}

@@ -15,27 +15,27 @@ import (
 )
 
 // guardrails are the one that is judged and the stored one.
-func (e *evaluation) guardrails() (rail, old *v1alpha1.Guardrail, err error) {
-	if rail, err = read[v1alpha1.Guardrail](e.object); err != nil {
+func (e *evaluation) guardrails() (gr, old *v1alpha1.Guardrail, err error) {
+	if gr, err = read[v1alpha1.Guardrail](e.object); err != nil {
 		return nil, nil, err
 	}
 	if old, err = read[v1alpha1.Guardrail](e.oldObject); err != nil || old == nil {
 		old = &v1alpha1.Guardrail{} // what can't be read has no rules that are kept
 	}
-	return rail, old, nil
+	return gr, old, nil
 }
 
 // termsOfGuardrail compiles the rules, and compares condition types with the other Guardrails'.
 func termsOfGuardrail(e *evaluation) (any, error) {
-	rail, old, err := e.guardrails()
+	gr, old, err := e.guardrails()
 	if err != nil {
 		return nil, err
 	}
-	own, err := e.ownRules(rail)
+	own, err := e.ownRules(gr)
 	if err != nil {
 		return nil, err
 	}
-	kept := keptRules(rail, old)
+	kept := keptRules(gr, old)
 	var p guardrail.Terms
 	p.Displaced = own.displaces[:min(len(own.displaces), sample.Size)]
 	for _, problem := range own.errors {
@@ -43,12 +43,12 @@ func termsOfGuardrail(e *evaluation) (any, error) {
 			continue // unknown kinds have a rule of their own, which needs no plan
 		}
 		into := &p.RuleErrors
-		if kept[problem.Rule] && e.rules.wasBroken(rail.Name, problem) {
+		if kept[problem.Rule] && e.rules.wasBroken(gr.Name, problem) {
 			into = &p.KeptErrors
 		}
 		sample.Once(into, problem.String())
 	}
-	p.ChangesOnly, p.DisputedTypes = e.guard.changesOnly(own, kept), e.rules.disputes(rail)
+	p.ChangesOnly, p.DisputedTypes = e.guard.changesOnly(own, kept), e.rules.disputes(gr)
 	return p, nil
 }
 
@@ -57,15 +57,15 @@ func (g *Guard) changesOnly(own *ownRules, kept map[string]bool) (all []string) 
 	for _, kind := range g.Kinds() {
 		for _, r := range own.byKind[kind] {
 			if !kept[r.Name()] && !r.atRunTime && r.Severity == Deny && acts(kind) {
-				sample.Once(&all, fmt.Sprintf("%s for %s (%s)", r.Name(), kind, strings.Join(g.kinds[kind].fleeting(r), ", ")))
+				sample.Once(&all, fmt.Sprintf("%s for %s (%s)", r.Name(), kind, strings.Join(g.kinds[kind].admissionOnlyReads(r), ", ")))
 			}
 		}
 	}
 	return all
 }
 
-// fleeting is what a rule reads that isn't there at run time.
-func (k *builtinKind) fleeting(r *compiledRule) []string {
+// admissionOnlyReads is what a rule reads that isn't there at run time.
+func (k *builtinKind) admissionOnlyReads(r *compiledRule) []string {
 	var paths []string
 	for _, path := range r.reads.list() {
 		if k.isLive(path) || slices.Contains([]string{rootFacts, rootRequest, rootOldObject}, rootOf(path)) {
@@ -79,13 +79,13 @@ func (k *builtinKind) fleeting(r *compiledRule) []string {
 }
 
 // disputes are condition types that another Guardrail declares differently, each with its name.
-func (s *ruleSet) disputes(rail *v1alpha1.Guardrail) []string {
+func (s *ruleSet) disputes(gr *v1alpha1.Guardrail) []string {
 	var disputed []string
 	for _, other := range s.inOrder() {
-		if other.Name == rail.Name {
+		if other.Name == gr.Name {
 			continue
 		}
-		for _, t := range rail.Spec.ConditionTypes {
+		for _, t := range gr.Spec.ConditionTypes {
 			if guardrail.Disputes(other.Guardrail, t) {
 				sample.Once(&disputed, fmt.Sprintf("%s (Guardrail %s)", t.Type, other.Name))
 			}
@@ -100,9 +100,9 @@ func (s *ruleSet) inOrder() []*ownRules {
 }
 
 // keptRules are the rules that an update leaves as they were.
-func keptRules(rail, old *v1alpha1.Guardrail) map[string]bool {
+func keptRules(gr, old *v1alpha1.Guardrail) map[string]bool {
 	kept := map[string]bool{}
-	for _, r := range rail.Spec.Rules {
+	for _, r := range gr.Spec.Rules {
 		kept[r.Name] = slices.ContainsFunc(old.Spec.Rules, func(was v1alpha1.GuardrailRule) bool { return reflect.DeepEqual(was, r) })
 	}
 	return kept
@@ -110,12 +110,12 @@ func keptRules(rail, old *v1alpha1.Guardrail) map[string]bool {
 
 // ruledKinds are the kinds that a Guardrail has rules for.
 func ruledKinds(object judged) []string {
-	rail, err := read[v1alpha1.Guardrail](object)
+	gr, err := read[v1alpha1.Guardrail](object)
 	if err != nil {
 		return nil
 	}
 	var kinds []string
-	for _, r := range rail.Spec.Rules {
+	for _, r := range gr.Spec.Rules {
 		kinds = append(kinds, r.Kinds...)
 	}
 	slices.Sort(kinds)
@@ -176,7 +176,7 @@ func forecastException(e *evaluation) (any, error) {
 		marked = excepted(target)
 	}
 	if p.TargetHash != x.Spec.SpecHash {
-		p.UnmarkedRules = e.unmarked(x, marked)
+		p.UnmarkedRules = e.unmarkedRules(x, marked)
 	}
 	return p, nil
 }
@@ -190,8 +190,8 @@ func excepted(object client.Object) []string {
 	return rules
 }
 
-// unmarked are the exception's rules that the generated policy has too, but for those marked.
-func (e *evaluation) unmarked(x *v1alpha1.GuardrailException, marked []string) []string {
+// unmarkedRules are the exception's rules that the generated policy has too, but for those marked.
+func (e *evaluation) unmarkedRules(x *v1alpha1.GuardrailException, marked []string) []string {
 	var ids []string
 	for _, r := range e.rules.kinds[x.Spec.TargetRef.Kind].rules {
 		if r.inPolicy() && slices.Contains(x.Spec.RuleIDs, r.ID) && !slices.Contains(marked, r.ID) {

@@ -163,7 +163,7 @@ func TestCountingStoredPoliciesEndsWithTheRequestsTime(t *testing.T) {
 
 func TestDisputedConditionTypesAreNamed(t *testing.T) {
 	g := newTestGuard(t, nil)
-	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "gpu-team", `{conditionTypes: [{type: GPUHealthy, healthyStatus: "True"}]}`), rail(t, "platform", `{conditionTypes: [{type: GPUHealthy, healthyStatus: "True"}]}`)})
+	g.SetGuardrails([]*v1alpha1.Guardrail{gr(t, "gpu-team", `{conditionTypes: [{type: GPUHealthy, healthyStatus: "True"}]}`), gr(t, "platform", `{conditionTypes: [{type: GPUHealthy, healthyStatus: "True"}]}`)})
 	v := reviewRail(t, t.Context(), g, "", `{conditionTypes: [{type: GPUHealthy, healthyStatus: "False"}]}`)
 	const want = "guardrail/disputed-condition-type: another Guardrail declares the opposite of GPUHealthy (Guardrail gpu-team); while they disagree both statuses count as healthy, so a ConditionSet that asks for nothing else is refused, and a stored one does nothing new. Agree on one healthyStatus (https://github.com/resourcestack/autohealer/blob/main/docs/reference/guardrails.md#guardrail-disputed-condition-type)"
 	if got := warningOf(v, "guardrail/disputed-condition-type"); !v.Allowed || got != want {

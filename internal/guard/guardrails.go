@@ -26,7 +26,7 @@ type GuardrailResult struct {
 // order of the Guardrails. Compiling may take seconds; see Tighten for what can't wait.
 func (g *Guard) SetGuardrails(all []*v1alpha1.Guardrail) []GuardrailResult {
 	results, change := g.setGuardrails(all)
-	g.announce(change)
+	g.notifyAll(change)
 	return results
 }
 
@@ -35,8 +35,8 @@ func (g *Guard) setGuardrails(all []*v1alpha1.Guardrail) ([]GuardrailResult, Cha
 	defer g.setting.Unlock()
 	ctx, former, known := context.Background(), g.rules.Load().compiled, compiledRules{}
 	compiled := make([]*ownRules, len(all))
-	for i, rail := range all {
-		compiled[i] = g.compileOwn(rail.DeepCopy(), former.anew(known))
+	for i, gr := range all {
+		compiled[i] = g.compileOwn(gr.DeepCopy(), former.recompile(known))
 	}
 	inOrder := slices.SortedFunc(slices.Values(compiled), byAge)
 	g.charge(inOrder)
@@ -74,9 +74,9 @@ func (g *Guard) Tighten(all []*v1alpha1.Guardrail) {
 	g.tighten(func(*ruleSet) { g.newest = all })
 }
 
-// Lose says why it isn't known any more whether the Guardrails that were set are those that are stored: somebody may have
+// GuardrailsUnknown says why it isn't known any more whether the Guardrails that were set are those that are stored: somebody may have
 // paused everything. So it counts as paused until Lose is called with "".
-func (g *Guard) Lose(why string) {
+func (g *Guard) GuardrailsUnknown(why string) {
 	g.tighten(func(*ruleSet) { g.lost = why })
 }
 
@@ -89,7 +89,7 @@ func (g *Guard) tighten(take func(*ruleSet)) {
 	set.policy = g.tightened(set.merged)
 	g.rules.Store(&set)
 	g.mu.Unlock()
-	g.announce(Change{Policy: !reflect.DeepEqual(was, set.policy)})
+	g.notifyAll(Change{Policy: !reflect.DeepEqual(was, set.policy)})
 }
 
 // GuardrailsListed says that Tighten has had all Guardrails there are, or that there can't be any since their CRD isn't
@@ -119,12 +119,12 @@ func (o *ownRules) inForce() int {
 }
 
 // judgeGuardrail judges a stored Guardrail by the rules that hold at run time.
-func (g *Guard) judgeGuardrail(ctx context.Context, set *ruleSet, rail *v1alpha1.Guardrail) Verdict {
+func (g *Guard) judgeGuardrail(ctx context.Context, set *ruleSet, gr *v1alpha1.Guardrail) Verdict {
 	kind := set.kinds[kindGuardrail]
 	if kind == nil { // a catalogue without rules over Guardrails
 		return Verdict{Allowed: true}
 	}
-	judged, err := judgedOf(kindGuardrail, rail)
+	judged, err := judgedOf(kindGuardrail, gr)
 	if err != nil {
 		return Verdict{RuleSetHash: kind.hash, Skipped: []Skip{unreadable(err)}}
 	}
@@ -146,17 +146,17 @@ func difference(was, is *ruleSet) Change {
 }
 
 // check compiles a Guardrail's rules and charges them with those of the others in force.
-func (g *Guard) check(set *ruleSet, rail *v1alpha1.Guardrail, compile compiler) *ownRules {
-	own := g.compileOwn(rail, compile)
+func (g *Guard) check(set *ruleSet, gr *v1alpha1.Guardrail, compile compiler) *ownRules {
+	own := g.compileOwn(gr, compile)
 	all := []*ownRules{own}
 	for name, other := range set.guardrails {
-		if name != rail.Name {
+		if name != gr.Name {
 			all = append(all, other.clone())
 		}
 	}
 	slices.SortFunc(all, byAge)
 	g.charge(all)
-	own.displaces = set.displaced(all, rail.Name)
+	own.displaces = set.displaced(all, gr.Name)
 	return own
 }
 

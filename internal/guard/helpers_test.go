@@ -127,7 +127,7 @@ func judgedAs(t testing.TB, object map[string]any) judged {
 }
 
 // CheckGuardrail compiles a Guardrail's rules against each of their kinds, and gives what is wrong with them.
-func (g *Guard) CheckGuardrail(rail *v1alpha1.Guardrail) []RuleError {
+func (g *Guard) CheckGuardrail(gr *v1alpha1.Guardrail) []RuleError {
 	set := g.rules.Load()
-	return g.check(set, rail, set.compiled.anew(compiledRules{})).errors
+	return g.check(set, gr, set.compiled.recompile(compiledRules{})).errors
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 // incident is a fleet of 40 nodes and 3 of the control plane in which something goes wrong.
@@ -31,14 +32,14 @@ type incident struct {
 
 func (i incident) planner() Planner {
 	return PlannerOf(func(cs *v1alpha1.ConditionSet, limits limit.Limits, now time.Time) condition.Forecast {
-		return i.fleet.Forecast(cs, limits, condition.Moment{Now: now, Server: now})
+		return i.fleet.Forecast(cs, limits, timing.Moment{Now: now, Server: now})
 	})
 }
 
 // incidents: in each, rules over the cluster refuse a set that they admitted before.
 func incidents(t *testing.T) map[string]incident {
 	t.Helper()
-	at := condition.Moment{Now: noon, Server: noon}
+	at := timing.Moment{Now: noon, Server: noon}
 	fleet := func(sick, planesReady int, heard time.Time, others ...string) *condition.Fleet {
 		f := condition.NewFleet(limit.Builtin())
 		for i := range 43 {

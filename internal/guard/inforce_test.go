@@ -29,7 +29,7 @@ func TestTheHashOfAKindFollowsOnlyWhatJudgesIt(t *testing.T) {
 		"a rule over the limits":                 {`{rules: [{name: r, kinds: [ConditionSet], expression: "limits.maxTaintedNodes.nodes > 2 || object.spec.effect != 'NoExecute'"}], limits: {maxTaintedNodes: 3}}`, [3]bool{true, false, false}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", c.spec)})
+			g.SetGuardrails([]*v1alpha1.Guardrail{gr(t, "platform", c.spec)})
 			now := hashes()
 			for i, kind := range []string{"ConditionSet", "Guardrail", "GuardrailException"} {
 				if changed := now[i] != before[i]; changed != c.changes[i] || len(now[i]) != 16 {
@@ -50,7 +50,7 @@ func TestALimitThatARuleReadsChangesItsHash(t *testing.T) {
 	var verdicts []bool
 	var hashes []string
 	for _, limits := range []string{"2", "3", "3"} {
-		g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", "{limits: {maxTaintedNodes: "+limits+"}, "+rule+"}")})
+		g.SetGuardrails([]*v1alpha1.Guardrail{gr(t, "platform", "{limits: {maxTaintedNodes: "+limits+"}, "+rule+"}")})
 		_, v := Admit(t.Context(), g, stored(t, evictingSpec))
 		verdicts, hashes = append(verdicts, v.Allowed), append(hashes, v.RuleSetHash)
 	}
@@ -64,9 +64,9 @@ func TestRulesAreNotCompiledAgainWithoutNeed(t *testing.T) {
 	own := func() *compiledRule { return g.rules.Load().kinds["ConditionSet"].own[0] }
 	builtin := g.rules.Load().kinds["ConditionSet"].rules[0]
 	tested := strings.Replace(noEviction, "kinds:", "tests: [{name: t, object: {}, plan: {wouldTaint: 1}, accountsMay: true, expect: admitted}], kinds:", 1)
-	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", tested)})
+	g.SetGuardrails([]*v1alpha1.Guardrail{gr(t, "platform", tested)})
 	first := own()
-	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", strings.Replace(tested, "{rules", "{paused: true, rules", 1))})
+	g.SetGuardrails([]*v1alpha1.Guardrail{gr(t, "platform", strings.Replace(tested, "{rules", "{paused: true, rules", 1))})
 	if own() != first || g.rules.Load().kinds["ConditionSet"].rules[0] != builtin {
 		t.Error("compiled again")
 	}
@@ -80,9 +80,9 @@ func TestWhatMustBeJudgedAgainIsToldAfterItIsInForce(t *testing.T) {
 		g.OnChange(func(Change) {}) // no lock is held
 	})
 	g.SetGuardrails(nil)
-	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", noEviction)})
-	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", strings.Replace(noEviction, "{rules", "{paused: true, rules", 1))})
-	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", "{paused: true}")})
+	g.SetGuardrails([]*v1alpha1.Guardrail{gr(t, "platform", noEviction)})
+	g.SetGuardrails([]*v1alpha1.Guardrail{gr(t, "platform", strings.Replace(noEviction, "{rules", "{paused: true, rules", 1))})
+	g.SetGuardrails([]*v1alpha1.Guardrail{gr(t, "platform", "{paused: true}")})
 	want := []string{"[ConditionSet] [] false paused=[]", "[] [] true paused=[platform]", "[ConditionSet] [] false paused=[platform]"}
 	if !slices.Equal(told, want) {
 		t.Errorf("told %q, want %q", told, want)
@@ -139,7 +139,7 @@ func TestUndoWaitsUntilItIsKnownWhoFreezes(t *testing.T) {
 		t.Errorf("none freezes: frozen by %v, paused by %v, told %d times", p.FrozenBy, p.PausedBy, told)
 	}
 	g = started()
-	g.Tighten([]*v1alpha1.Guardrail{rail(t, "stop", "{frozen: true}")})
+	g.Tighten([]*v1alpha1.Guardrail{gr(t, "stop", "{frozen: true}")})
 	g.GuardrailsListed()
 	if p := g.Policy(); !slices.Equal(p.FrozenBy, []string{"stop"}) {
 		t.Errorf("one freezes: frozen by %v", p.FrozenBy)
@@ -156,7 +156,7 @@ func TestADeclaredConditionTypeIsHealthyAtOnce(t *testing.T) {
 	const gpu = "{type: GPU, effect: NoSchedule, taintKey: example.com/gpu, conditions: {GPUHealthy: {status: true}}}"
 	g := newTestGuard(t, nil)
 	declares := func(name, status string) *v1alpha1.Guardrail {
-		return rail(t, name, `{conditionTypes: [{type: GPUHealthy, healthyStatus: "`+status+`"}]}`)
+		return gr(t, name, `{conditionTypes: [{type: GPUHealthy, healthyStatus: "`+status+`"}]}`)
 	}
 	for name, c := range map[string]struct {
 		rails   []*v1alpha1.Guardrail
@@ -187,7 +187,7 @@ func TestADeclaredConditionTypeIsHealthyAtOnce(t *testing.T) {
 func TestOfADisputedTypeBothStatusesAreHealthy(t *testing.T) {
 	g := newTestGuard(t, nil)
 	g.SetGuardrails([]*v1alpha1.Guardrail{
-		rail(t, "a", `{conditionTypes: [{type: GPUHealthy, healthyStatus: "True"}]}`), rail(t, "b", `{conditionTypes: [{type: GPUHealthy, healthyStatus: "False"}]}`),
+		gr(t, "a", `{conditionTypes: [{type: GPUHealthy, healthyStatus: "True"}]}`), gr(t, "b", `{conditionTypes: [{type: GPUHealthy, healthyStatus: "False"}]}`),
 	})
 	for conditions, want := range map[string]string{
 		"{GPUHealthy: {status: true}}":                                 "conditionset/matches-healthy-nodes: every condition asks for its healthy status (GPUHealthy: true), so all healthy nodes would get the taint; Guardrails disagree on which status of GPUHealthy is healthy, so both count as healthy: have them agree on one (https://github.com/resourcestack/autohealer/blob/main/docs/reference/guardrails.md#conditionset-matches-healthy-nodes)",
@@ -212,10 +212,10 @@ func TestARefusedGuardrailStillSaysWhatIsHealthy(t *testing.T) {
 		another = `{conditionTypes: [{type: GPUHealthy, healthyStatus: "False"}]}`
 	)
 	for name, rails := range map[string][]*v1alpha1.Guardrail{
-		"by a rule over Guardrails":                    {rail(t, "org", labels), rail(t, "platform", "{"+types+"}")},
-		"for a rule that doesn't compile":              {rail(t, "platform", "{"+types+`, rules: [{name: typo, kinds: [ProbeConfig], expression: "object.spec.efect"}]}`)},
-		"while another says the opposite":              {rail(t, "org", labels), rail(t, "platform", "{"+types+"}"), rail(t, "gpu-team", another)},
-		"while one that is accepted says the opposite": {rail(t, "org", strings.Replace(labels, "{rules", `{conditionTypes: [{type: GPUHealthy, healthyStatus: "False"}], rules`, 1)), rail(t, "platform", "{"+types+"}")},
+		"by a rule over Guardrails":                    {gr(t, "org", labels), gr(t, "platform", "{"+types+"}")},
+		"for a rule that doesn't compile":              {gr(t, "platform", "{"+types+`, rules: [{name: typo, kinds: [ProbeConfig], expression: "object.spec.efect"}]}`)},
+		"while another says the opposite":              {gr(t, "org", labels), gr(t, "platform", "{"+types+"}"), gr(t, "gpu-team", another)},
+		"while one that is accepted says the opposite": {gr(t, "org", strings.Replace(labels, "{rules", `{conditionTypes: [{type: GPUHealthy, healthyStatus: "False"}], rules`, 1)), gr(t, "platform", "{"+types+"}")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newTestGuard(t, nil)
@@ -232,7 +232,7 @@ func TestARefusedGuardrailStillSaysWhatIsHealthy(t *testing.T) {
 
 func TestAGuardrailThatIsRefusedOnlyMakesThingsStricter(t *testing.T) {
 	g := newTestGuard(t, nil)
-	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", `{paused: true, limits: {maxTaintedNodes: 90%, maxEvictingNodes: 1}, conditionTypes: [{type: Ready, healthyStatus: "False"}],
+	g.SetGuardrails([]*v1alpha1.Guardrail{gr(t, "platform", `{paused: true, limits: {maxTaintedNodes: 90%, maxEvictingNodes: 1}, conditionTypes: [{type: Ready, healthyStatus: "False"}],
 		rules: [{name: no-eviction, kinds: [ConditionSet], expression: "object.spec.effect != 'NoExecute'"}]}`)})
 	p := g.Policy()
 	if p.Limits.MaxTaintedNodes.String() != "10%" || p.Limits.MaxEvictingNodes.String() != "5% and 1" || !p.Paused() {
@@ -245,7 +245,7 @@ func TestAGuardrailThatIsRefusedOnlyMakesThingsStricter(t *testing.T) {
 
 func TestAtRunTimeAnObjectSaysWhatKindItIs(t *testing.T) {
 	g := newTestGuard(t, nil)
-	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", `{rules: [{name: kind, kinds: [ConditionSet], expression: "object.kind == 'ConditionSet' && object.apiVersion.startsWith('autohealer.')"}]}`)})
+	g.SetGuardrails([]*v1alpha1.Guardrail{gr(t, "platform", `{rules: [{name: kind, kinds: [ConditionSet], expression: "object.kind == 'ConditionSet' && object.apiVersion.startsWith('autohealer.')"}]}`)})
 	if _, v := Admit(t.Context(), g, stored(t, goodSpec)); !v.Allowed {
 		t.Error(v.Message())
 	}

@@ -25,16 +25,16 @@ var reasons = map[Missing]string{
 }
 
 const (
-	// rightsHold is for how long a verdict over what an account may do holds. An answer may be some seconds old already; both
+	// rightsTTL is for how long a verdict over what an account may do holds. An answer may be some seconds old already; both
 	// together are less than a minute.
-	rightsHold = 45 * time.Second
-	// askAgain is after how long an account's rights are asked for anew when there was no answer.
-	askAgain = 10 * time.Second
+	rightsTTL = 45 * time.Second
+	// recheckDelay is after how long an account's rights are asked for anew when there was no answer.
+	recheckDelay = 10 * time.Second
 )
 
 // judge gives the rule's violation or skip; both nil when the object passes.
 func (e *evaluation) judge(r *compiledRule) (*Violation, *Skip) {
-	if skip := e.cannot(r); skip != nil {
+	if skip := e.unavailable(r); skip != nil {
 		if e.onlyWatched(r) {
 			skip.warn()
 		}
@@ -44,7 +44,7 @@ func (e *evaluation) judge(r *compiledRule) (*Violation, *Skip) {
 	passes, err := e.holds(r.condition, e)
 	if e.unanswered != nil { // whatever the rule made of it
 		err = e.unanswered
-		e.lookAgain(e.now.Add(askAgain))
+		e.noteRecheck(e.now.Add(recheckDelay))
 	}
 	switch {
 	case err == nil && passes:
@@ -65,7 +65,7 @@ func (e *evaluation) judge(r *compiledRule) (*Violation, *Skip) {
 	}
 	if v.lifted = e.lift(r); v.lifted != nil {
 		v.Severity = Warn
-		e.lookAgain(v.lifted.Until)
+		e.noteRecheck(v.lifted.Until)
 	}
 	v.Message = e.message(r)
 	return v, nil
@@ -81,14 +81,14 @@ func (e *evaluation) failure(r *compiledRule, err error) string {
 	return why + "; the rule is there because: " + oneLine(r.Rationale)
 }
 
-// cannot says why a rule can't be evaluated, nil when it can.
-func (e *evaluation) cannot(r *compiledRule) *Skip {
+// unavailable says why a rule can't be evaluated, nil when it can.
+func (e *evaluation) unavailable(r *compiledRule) *Skip {
 	switch {
 	case r.fault != nil:
 		return &Skip{Rule: r.ID, Severity: r.Severity, Reason: r.broken()}
-	case r.live && !e.knowsLive(), r.usesFacts && !e.factsKnown():
+	case r.live && !e.liveAvailable(), r.usesFacts && !e.factsKnown():
 		return &Skip{Rule: r.ID, Severity: r.OnFactsUnavailable, Reason: reasons[MissingFacts], Missing: MissingFacts}
-	case r.asksWho && !e.knowsWho():
+	case r.asksWho && !e.hasRequester():
 		return &Skip{Rule: r.ID, Severity: r.Severity, Reason: reasons[MissingRequest], Missing: MissingRequest}
 	case r.condition.asks && e.authorizer == nil:
 		return &Skip{Rule: r.ID, Severity: r.Severity, Reason: reasons[MissingAuthorizer], Missing: MissingAuthorizer}
@@ -96,8 +96,10 @@ func (e *evaluation) cannot(r *compiledRule) *Skip {
 	return nil
 }
 
-// knowsWho says whether the request is somebody's. An API server always says whose; a file is nobody's.
-func (e *evaluation) knowsWho() bool { return e.request != nil && e.request.UserInfo.Username != "" }
+// hasRequester says whether the request is somebody's. An API server always says whose; a file is nobody's.
+func (e *evaluation) hasRequester() bool {
+	return e.request != nil && e.request.UserInfo.Username != ""
+}
 
 // docs is where one reads about a rule.
 func (r *compiledRule) docs() string {
@@ -111,7 +113,7 @@ func (r *compiledRule) docs() string {
 func (e *evaluation) soften(v *Violation, r *compiledRule) {
 	switch {
 	case v.Severity != Deny:
-	case e.leavesAlone(r):
+	case e.leavesUnchanged(r):
 		v.Severity, v.Unchanged, v.noWorse = Warn, true, r.RatchetWhen != ""
 	case e.onlyWatched(r):
 		v.Severity, v.Observing = Warn, true
@@ -129,10 +131,10 @@ func observes(object map[string]any) bool {
 	return mode == string(v1alpha1.Observe)
 }
 
-// leavesAlone: the update touches nothing that the rule reads, so the stored object gives the same verdict; or the rule can tell
+// leavesUnchanged: the update touches nothing that the rule reads, so the stored object gives the same verdict; or the rule can tell
 // that it makes nothing worse. A rule that isn't
 // asked at run time also wants to know that the stored object may act: if not, the update may be what lets it.
-func (e *evaluation) leavesAlone(r *compiledRule) bool {
+func (e *evaluation) leavesUnchanged(r *compiledRule) bool {
 	if r.unchanged == nil || e.oldObject.content == nil {
 		return false
 	}
@@ -242,7 +244,7 @@ func (e *evaluation) askAuthorizer() any {
 	if e.request != nil {
 		requester = userOf(e.request.UserInfo)
 	}
-	return library.NewAuthorizerVal(requester, timely{e, e.authorizer})
+	return library.NewAuthorizerVal(requester, deadlineAuthorizer{e, e.authorizer})
 }
 
 func userOf(info authenticationv1.UserInfo) *user.DefaultInfo {
@@ -253,19 +255,19 @@ func userOf(info authenticationv1.UserInfo) *user.DefaultInfo {
 	return &user.DefaultInfo{Name: info.Username, UID: info.UID, Groups: info.Groups, Extra: extra}
 }
 
-// timely asks within the request's deadline, of which CEL's library doesn't know, and notes that it asked, since rights change
+// deadlineAuthorizer asks within the request's deadline, of which CEL's library doesn't know, and notes that it asked, since rights change
 // without an event of ours, and a question that got no answer: to an expression that looks like a no.
-type timely struct {
-	of *evaluation
+type deadlineAuthorizer struct {
+	authorizer *evaluation
 	authorizer.UnconditionalAuthorizer
 }
 
 // Authorize asks within the request's deadline.
-func (t timely) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-	t.of.lookAgain(t.of.now.Add(rightsHold))
-	decision, reason, err := t.UnconditionalAuthorizer.Authorize(t.of.ctx, a) //nolint:contextcheck // the context that CEL gives is empty
+func (t deadlineAuthorizer) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	t.authorizer.noteRecheck(t.authorizer.now.Add(rightsTTL))
+	decision, reason, err := t.UnconditionalAuthorizer.Authorize(t.authorizer.ctx, a) //nolint:contextcheck // the context that CEL gives is empty
 	if err != nil {
-		t.of.unanswered = fmt.Errorf("ask what %s may do: %w", a.GetUser().GetName(), err)
+		t.authorizer.unanswered = fmt.Errorf("ask what %s may do: %w", a.GetUser().GetName(), err)
 	}
 	return decision, reason, err
 }

@@ -36,11 +36,11 @@ type kindInfo struct {
 	// about are the kinds whose stored objects askLive looks at.
 	about func(object judged) []string
 	// tables are lists and maps that rules read as variables.
-	tables func(world) []table
+	tables func(tableInput) []table
 }
 
-// world is what tables are made from.
-type world struct {
+// tableInput is what tables are made from.
+type tableInput struct {
 	// namespaced says of each kind that is judged whether its objects have namespaces.
 	namespaced map[string]bool
 	policy     guardrail.Policy

@@ -35,7 +35,7 @@ func (k *kindRules) rule(id string) *compiledRule {
 }
 
 // with puts together what judges a kind: the built-in part, the rules of Guardrails, and what they declare.
-func (k *builtinKind) with(own []*compiledRule, w world) *kindRules {
+func (k *builtinKind) with(own []*compiledRule, w tableInput) *kindRules {
 	now := &kindRules{builtinKind: k, own: own, values: make([]any, len(k.variables))}
 	digest := sha256.New()
 	digest.Write(k.text)

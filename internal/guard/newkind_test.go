@@ -40,7 +40,7 @@ func TestAKindNeedsOnlyATypeACRDAndACatalogue(t *testing.T) {
 			}
 		}
 	}
-	results := g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", `{rules: [{name: blue, kinds: [Widget], expression: "object.spec.color == 'blue' || variables.small"}]}`)})
+	results := g.SetGuardrails([]*v1alpha1.Guardrail{gr(t, "platform", `{rules: [{name: blue, kinds: [Widget], expression: "object.spec.color == 'blue' || variables.small"}]}`)})
 	if results[0].Rules != 1 || !results[0].Verdict.Allowed {
 		t.Fatalf("got %+v", results[0])
 	}
@@ -50,7 +50,7 @@ func TestAKindNeedsOnlyATypeACRDAndACatalogue(t *testing.T) {
 			t.Errorf("%s: allowed %v: %s", color, v.Allowed, v.Message())
 		}
 	}
-	errs := g.CheckGuardrail(rail(t, "platform", `{rules: [{name: blue, kinds: [Widget], expression: "plan.limit > 3"}]}`))
+	errs := g.CheckGuardrail(gr(t, "platform", `{rules: [{name: blue, kinds: [Widget], expression: "plan.limit > 3"}]}`))
 	if len(errs) != 1 || errs[0].Message != "1:1: undeclared reference to 'plan'; a rule may read authorizer, facts, limits, object, oldObject, request\n | plan.limit > 3\n | ^" {
 		t.Errorf("a kind without a planner has a plan: %q", errs)
 	}

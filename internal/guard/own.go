@@ -47,13 +47,13 @@ type ownRules struct {
 }
 
 // compiler gives a Guardrail's rule compiled for a kind.
-type compiler func(k *builtinKind, rail string, r *v1alpha1.GuardrailRule) *compiledRule
+type compiler func(k *builtinKind, guardrail string, r *v1alpha1.GuardrailRule) *compiledRule
 
 // compileOwn compiles a Guardrail's rules for each of their kinds.
-func (g *Guard) compileOwn(rail *v1alpha1.Guardrail, compile compiler) *ownRules {
-	own := &ownRules{Guardrail: rail, byKind: map[string][]*compiledRule{}}
-	for i := range rail.Spec.Rules {
-		r := &rail.Spec.Rules[i]
+func (g *Guard) compileOwn(gr *v1alpha1.Guardrail, compile compiler) *ownRules {
+	own := &ownRules{Guardrail: gr, byKind: map[string][]*compiledRule{}}
+	for i := range gr.Spec.Rules {
+		r := &gr.Spec.Rules[i]
 		for _, name := range r.Kinds {
 			k := g.kinds[name]
 			if k == nil {
@@ -61,7 +61,7 @@ func (g *Guard) compileOwn(rail *v1alpha1.Guardrail, compile compiler) *ownRules
 					"there is no kind %q; write %s", name, strings.Join(slices.Sorted(maps.Keys(g.kinds)), ", "))})
 				continue
 			}
-			compiled := compile(k, rail.Name, r)
+			compiled := compile(k, gr.Name, r)
 			own.byKind[name] = append(own.byKind[name], compiled)
 			if compiled.fault != nil {
 				own.errors = append(own.errors, *compiled.fault)
@@ -73,9 +73,9 @@ func (g *Guard) compileOwn(rail *v1alpha1.Guardrail, compile compiler) *ownRules
 
 // ownRule is a Guardrail's rule as the catalogue would have it. The CRD's defaults are filled in: an object may come from
 // a file.
-func ownRule(rail string, r *v1alpha1.GuardrailRule) Rule {
+func ownRule(gr string, r *v1alpha1.GuardrailRule) Rule {
 	return Rule{
-		ID: rail + "/" + r.Name, Kinds: r.Kinds,
+		ID: gr + "/" + r.Name, Kinds: r.Kinds,
 		Severity:   Severity(cmp.Or(r.Severity, v1alpha1.RuleDeny)),
 		Expression: r.Expression, MessageExpression: r.MessageExpression,
 		OnFactsUnavailable: Severity(cmp.Or(r.OnFactsUnavailable, v1alpha1.RuleWarn)),
@@ -85,11 +85,11 @@ func ownRule(rail string, r *v1alpha1.GuardrailRule) Rule {
 
 // compileOwnRule compiles a rule for one kind. One that doesn't compile is there all the same, as one that can't be
 // evaluated.
-func (k *builtinKind) compileOwnRule(rail string, r *v1alpha1.GuardrailRule) *compiledRule {
-	rule := ownRule(rail, r)
+func (k *builtinKind) compileOwnRule(gr string, r *v1alpha1.GuardrailRule) *compiledRule {
+	rule := ownRule(gr, r)
 	compiled, err := k.compileRule(rule)
 	if err == nil {
-		compiled.guardrail = rail
+		compiled.guardrail = gr
 		compiled.alwaysCount()
 		return compiled
 	}
@@ -100,28 +100,28 @@ func (k *builtinKind) compileOwnRule(rail string, r *v1alpha1.GuardrailRule) *co
 			e.Field = fieldMessage
 		}
 	}
-	return &compiledRule{Rule: rule, guardrail: rail, atRunTime: true, fault: &e}
+	return &compiledRule{Rule: rule, guardrail: gr, atRunTime: true, fault: &e}
 }
 
 // compiledRules are what was compiled, by all that it depends on.
 type compiledRules map[ruleKey]*compiledRule
 
 // ruleKey is all that a compiled rule depends on: its kind, its Guardrail and what that says of it.
-type ruleKey struct{ kind, rail, rule string }
+type ruleKey struct{ kind, guardrail, rule string }
 
-func keyOf(k *builtinKind, rail string, r *v1alpha1.GuardrailRule) ruleKey {
+func keyOf(k *builtinKind, gr string, r *v1alpha1.GuardrailRule) ruleKey {
 	compiled := *r
 	compiled.Tests = nil // nothing is compiled of them, and they have pointers
-	return ruleKey{k.name, rail, fmt.Sprintf("%#v", compiled)}
+	return ruleKey{k.name, gr, fmt.Sprintf("%#v", compiled)}
 }
 
-// anew compiles what isn't known, and keeps in now all that was asked for: memory holds what is in force, and nothing else.
-func (c compiledRules) anew(now compiledRules) compiler {
-	return func(k *builtinKind, rail string, r *v1alpha1.GuardrailRule) *compiledRule {
-		key := keyOf(k, rail, r)
+// recompile compiles what isn't known, and keeps in now all that was asked for: memory holds what is in force, and nothing else.
+func (c compiledRules) recompile(now compiledRules) compiler {
+	return func(k *builtinKind, gr string, r *v1alpha1.GuardrailRule) *compiledRule {
+		key := keyOf(k, gr, r)
 		compiled, known := c[key]
 		if !known {
-			compiled = k.compileOwnRule(rail, r)
+			compiled = k.compileOwnRule(gr, r)
 		}
 		now[key] = compiled
 		return compiled

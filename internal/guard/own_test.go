@@ -16,8 +16,8 @@ import (
 	"github.com/resourcestack/autohealer/internal/kinds"
 )
 
-// rail is a Guardrail of a spec in YAML, stored at noon.
-func rail(t testing.TB, name, spec string) *v1alpha1.Guardrail {
+// gr is a Guardrail of a spec in YAML, stored at noon.
+func gr(t testing.TB, name, spec string) *v1alpha1.Guardrail {
 	t.Helper()
 	g := &v1alpha1.Guardrail{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Generation: 1, CreationTimestamp: metav1.NewTime(noon)}}
 	if err := yaml.UnmarshalStrict([]byte(spec), &g.Spec); err != nil {
@@ -45,7 +45,7 @@ func TestARuleOfAGuardrailJudgesAtAdmissionAndAtRunTimeUntilTheGuardrailGoes(t *
 	if v := create(t, g, evictingSpec); !v.Allowed {
 		t.Fatalf("refused before: %s", v.Message())
 	}
-	results := g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", noEviction)})
+	results := g.SetGuardrails([]*v1alpha1.Guardrail{gr(t, "platform", noEviction)})
 	if len(results) != 1 || results[0].Name != "platform" || results[0].Rules != 1 || len(results[0].Errors) != 0 || !results[0].Verdict.Allowed {
 		t.Errorf("got %+v", results)
 	}
@@ -139,7 +139,7 @@ func TestCheckGuardrail(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := newTestGuard(t, nil).CheckGuardrail(rail(t, "platform", "{rules: ["+c.rule+"]}"))
+			got := newTestGuard(t, nil).CheckGuardrail(gr(t, "platform", "{rules: ["+c.rule+"]}"))
 			if !slices.Equal(got, c.want) {
 				t.Errorf("got\n%q\nwant\n%q", got, c.want)
 			}
@@ -149,7 +149,7 @@ func TestCheckGuardrail(t *testing.T) {
 
 func TestARuleThatCannotBeEvaluatedRefusesWhatItWouldJudge(t *testing.T) {
 	broken := func(severity string) *v1alpha1.Guardrail {
-		return rail(t, "platform", `{rules: [{name: typo, kinds: [ConditionSet], severity: `+severity+`, expression: "object.spec.efect != 'NoExecute'"}]}`)
+		return gr(t, "platform", `{rules: [{name: typo, kinds: [ConditionSet], severity: `+severity+`, expression: "object.spec.efect != 'NoExecute'"}]}`)
 	}
 	const want = "platform/typo: not checked: Guardrail platform, rule typo, expression for ConditionSet, 1:12: undefined field 'efect' | object.spec.efect != 'NoExecute' | ...........^"
 	g := newTestGuard(t, nil)
@@ -199,7 +199,7 @@ func TestWhoeverPausesIsNotStoppedByAnOldMistake(t *testing.T) {
 
 func TestAMistakenRuleOverGuardrailsDoesNotKeepItsOwnGuardrailFromRepair(t *testing.T) {
 	g := newTestGuard(t, nil)
-	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "strict", `{rules: [{name: never, kinds: [Guardrail], expression: "has(object.spec.paused) && object.spec.paused"}]}`)})
+	g.SetGuardrails([]*v1alpha1.Guardrail{gr(t, "strict", `{rules: [{name: never, kinds: [Guardrail], expression: "has(object.spec.paused) && object.spec.paused"}]}`)})
 	for name, allowed := range map[string]bool{"strict": true, "other": false} {
 		content := object(t, "{apiVersion: autohealer.resourcestack.com/v1alpha1, kind: Guardrail, metadata: {name: "+name+"}, spec: {}}")
 		v := g.Review(t.Context(), updating(t, object(t, "{metadata: {name: "+name+"}, spec: {paused: true}}"), content))
@@ -215,7 +215,7 @@ func TestAMistakenRuleOverGuardrailsDoesNotKeepItsOwnGuardrailFromRepair(t *test
 // costly has rules of about 60,000 each, which is below the bound of one rule.
 func costly(t *testing.T, name string, rules int, created time.Time) *v1alpha1.Guardrail {
 	t.Helper()
-	g := rail(t, name, "{}")
+	g := gr(t, name, "{}")
 	g.CreationTimestamp = metav1.NewTime(created)
 	for i := range rules {
 		g.Spec.Rules = append(g.Spec.Rules, v1alpha1.GuardrailRule{Name: fmt.Sprintf("r%02d", i), Kinds: []string{"ConditionSet"},
@@ -305,7 +305,7 @@ func TestARuleThatANewOneBreaksIsNoOldMistake(t *testing.T) {
 
 func TestRulesOfGuardrailsDoNotUseUpWhatTheBuiltInOnesNeed(t *testing.T) {
 	g := newTestGuard(t, nil)
-	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", noEviction)})
+	g.SetGuardrails([]*v1alpha1.Guardrail{gr(t, "platform", noEviction)})
 	rules := g.rules.Load()
 	e, err := g.admission(t.Context(), rules, rules.kinds["ConditionSet"], creating(t, conditionSet(t, evictingSpec)))
 	if err != nil {

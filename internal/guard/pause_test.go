@@ -34,7 +34,7 @@ func TestNoRuleRefusesWhatOnlyPauses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newTestGuard(t, nil)
-			g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "strict", c.rule)})
+			g.SetGuardrails([]*v1alpha1.Guardrail{gr(t, "strict", c.rule)})
 			of := func(spec string) map[string]any {
 				content := object(t, "{apiVersion: autohealer.resourcestack.com/v1alpha1, kind: Guardrail, metadata: {name: "+c.name+"}}")
 				content["spec"] = object(t, spec)

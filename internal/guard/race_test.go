@@ -11,7 +11,7 @@ import (
 // TestRulesChangeWhileOthersJudge is for the race detector; every verdict must be that of one rule set or the other.
 func TestRulesChangeWhileOthersJudge(t *testing.T) {
 	g := newTestGuard(t, nil)
-	rails := []*v1alpha1.Guardrail{rail(t, "platform", noEviction)}
+	rails := []*v1alpha1.Guardrail{gr(t, "platform", noEviction)}
 	exceptions := []*v1alpha1.GuardrailException{lifting(t, healthySpec, noon.Add(time.Hour), healthyRule)}
 	g.OnChange(func(Change) { g.Policy() })
 	with := g.RuleSetHash("ConditionSet")

@@ -19,11 +19,11 @@ import (
 // Nobody proves to a webhook who asks. The rules in a review are the asker's own, so they get one processor for all such
 // reviews together, no right to ask for other accounts' rights, and a bound for all stored objects together.
 const (
-	// compileTakes is for how long a review may compile, waiting included. With countTakes it leaves half a second of what
+	// compileTimeout is for how long a review may compile, waiting included. With countTimeout it leaves half a second of what
 	// the API server waits.
-	compileTakes = 3 * time.Second
-	// countTakes is for how long stored objects are judged. It is advice; the verdict waits for it.
-	countTakes = time.Second
+	compileTimeout = 3 * time.Second
+	// countTimeout is for how long stored objects are judged. It is advice; the verdict waits for it.
+	countTimeout = time.Second
 	// countCost is what that may cost: about half a second.
 	countCost = 5 * maxRequestCost
 )
@@ -31,9 +31,9 @@ const (
 // errBusy means that others' reviews came first.
 var errBusy = errors.New("too many Guardrails are being reviewed at once; try again in a moment")
 
-// inTurn does a small part of a review of a Guardrail, one at a time in the order of asking: a small Guardrail doesn't wait
+// serialize does a small part of a review of a Guardrail, one at a time in the order of asking: a small Guardrail doesn't wait
 // for all of a big one, and ordinary reviews have the other processors.
-func (g *Guard) inTurn(ctx context.Context, do func()) error {
+func (g *Guard) serialize(ctx context.Context, do func()) error {
 	if g.reviewing.Acquire(ctx, 1) != nil {
 		return errBusy
 	}
@@ -44,18 +44,18 @@ func (g *Guard) inTurn(ctx context.Context, do func()) error {
 
 // ownRules compiles the Guardrail that is judged, once. What is in force isn't compiled again, so that a pause or another
 // limit never waits for its turn.
-func (e *evaluation) ownRules(rail *v1alpha1.Guardrail) (*ownRules, error) {
+func (e *evaluation) ownRules(gr *v1alpha1.Guardrail) (*ownRules, error) {
 	if e.own != nil || e.ownErr != nil {
 		return e.own, e.ownErr
 	}
-	ctx, cancel := context.WithTimeout(e.ctx, compileTakes)
+	ctx, cancel := context.WithTimeout(e.ctx, compileTimeout)
 	defer cancel()
-	own := e.guard.check(e.rules, rail, func(k *builtinKind, name string, r *v1alpha1.GuardrailRule) *compiledRule {
+	own := e.guard.check(e.rules, gr, func(k *builtinKind, name string, r *v1alpha1.GuardrailRule) *compiledRule {
 		compiled, known := e.rules.compiled[keyOf(k, name, r)]
 		if known {
 			return compiled
 		}
-		if err := e.guard.inTurn(ctx, func() { compiled = k.compileOwnRule(name, r) }); err != nil {
+		if err := e.guard.serialize(ctx, func() { compiled = k.compileOwnRule(name, r) }); err != nil {
 			e.ownErr = err
 			compiled = &compiledRule{Rule: ownRule(name, r), fault: &RuleError{}} // of no interest without the others
 		}
@@ -76,15 +76,15 @@ type count struct {
 
 // forecastRefusals counts the stored objects that new and changed rules would keep from acting.
 func forecastRefusals(e *evaluation) (any, error) {
-	rail, old, err := e.guardrails()
+	gr, old, err := e.guardrails()
 	if err != nil {
 		return nil, err
 	}
-	own, err := e.ownRules(rail)
+	own, err := e.ownRules(gr)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(e.ctx, countTakes)
+	ctx, cancel := context.WithTimeout(e.ctx, countTimeout)
 	defer cancel()
 	c := &count{evaluation: e, left: costs{units: countCost}}
 	for _, kind := range e.guard.Kinds() {
@@ -177,7 +177,7 @@ func nameOf(kind string, object client.Object) string {
 
 // refuses says whether one of the rules refuses a stored object; known is false when time or budget ended before.
 func (c *count) refuses(ctx context.Context, kind string, object client.Object, rules []*compiledRule) (refused, known bool) {
-	err := c.guard.inTurn(ctx, func() {
+	err := c.guard.serialize(ctx, func() {
 		judged, err := judgedOf(kind, object)
 		if err != nil {
 			refused = true // at run time nobody could judge it either

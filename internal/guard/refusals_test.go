@@ -64,7 +64,7 @@ func TestAllStoredPoliciesTogetherHaveOneBudget(t *testing.T) {
 func TestAPauseNeverWaitsForReviewsOfOtherGuardrails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := guardOver(t, someSets(t, 3, 0))
-		g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", noEviction)})
+		g.SetGuardrails([]*v1alpha1.Guardrail{gr(t, "platform", noEviction)})
 		if err := g.reviewing.Acquire(t.Context(), 1); err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +104,7 @@ func TestTheVerdictComesThoughStoredPoliciesCannotBeCounted(t *testing.T) {
 
 func TestReviewsDoNotTouchWhatIsCompiledAndInForce(t *testing.T) {
 	g := newTestGuard(t, nil)
-	platform := []*v1alpha1.Guardrail{rail(t, "platform", noEviction)}
+	platform := []*v1alpha1.Guardrail{gr(t, "platform", noEviction)}
 	g.SetGuardrails(platform)
 	own := func() *compiledRule { return g.rules.Load().kinds["ConditionSet"].own[0] }
 	first := own()

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -49,13 +50,13 @@ func judgedOf(kind string, obj client.Object) (judged, error) {
 	}
 	dropNulls(spec)
 	// An object from an informer doesn't say what kind it is.
-	content := map[string]any{"apiVersion": v1alpha1.GroupVersion.String(), "kind": kind, "metadata": pick(written, judgedMetadata), "spec": spec}
+	content := map[string]any{"apiVersion": v1alpha1.GroupVersion.String(), "kind": kind, "metadata": selectFields(written, judgedMetadata), "spec": spec}
 	return judged{typed: obj, content: content}, nil
 }
 
 // What most requests have less of: bytes, those of both objects of an update together, and entries of a list or a map. A schema bounds these
 // only for what comes from an API server, and anyone may reach the webhook.
-const smallRequest, smallList = 8 << 10, 32
+const maxSmallRequest, maxSmallList = 8 << 10, 32
 
 // small says that no list or map has many entries.
 func small(value any) bool {
@@ -66,9 +67,9 @@ func small(value any) bool {
 				return false
 			}
 		}
-		return len(v) <= smallList
+		return len(v) <= maxSmallList
 	case []any:
-		return len(v) <= smallList && !slices.ContainsFunc(v, func(item any) bool { return !small(item) })
+		return len(v) <= maxSmallList && !slices.ContainsFunc(v, func(item any) bool { return !small(item) })
 	}
 	return true
 }
@@ -94,7 +95,7 @@ func readObject(kind string, text []byte) (client.Object, error) {
 		return nil, err
 	}
 	if err := json.UnmarshalCaseSensitivePreserveInts(text, object); err != nil {
-		if what, isMisfit := Misfit(err, ""); isMisfit {
+		if what, isMisfit := TypeMismatch(err, ""); isMisfit {
 			return nil, fmt.Errorf("the %s can't be read: %s", kind, what)
 		}
 		return nil, fmt.Errorf("read %s: %w", kind, err)
@@ -141,15 +142,15 @@ func judgedPart(content map[string]any) map[string]any {
 	if content == nil {
 		return nil
 	}
-	part := pick(content, judgedFields)
+	part := selectFields(content, judgedFields)
 	if metadata, isMap := part["metadata"].(map[string]any); isMap {
-		part["metadata"] = pick(metadata, judgedMetadata)
+		part["metadata"] = selectFields(metadata, judgedMetadata)
 	}
 	return part
 }
 
-// pick is what there is of some fields.
-func pick(from map[string]any, fields []string) map[string]any {
+// selectFields is what there is of some fields.
+func selectFields(from map[string]any, fields []string) map[string]any {
 	picked := map[string]any{}
 	for _, field := range fields {
 		if value := from[field]; value != nil {
@@ -159,8 +160,8 @@ func pick(from map[string]any, fields []string) map[string]any {
 	return picked
 }
 
-// whatMayBeRead is said to those who try to read another field of an object or its metadata, "" to others.
-func whatMayBeRead(expression, field string) string {
+// readableFields is said to those who try to read another field of an object or its metadata, "" to others.
+func readableFields(expression, field string) string {
 	of, fields := "", []string(nil)
 	switch {
 	case strings.Contains(expression, "bject.metadata."+field):
@@ -171,4 +172,48 @@ func whatMayBeRead(expression, field string) string {
 		return ""
 	}
 	return fmt.Sprintf("; of %s a rule may read %s: a change of anything else isn't judged", of, strings.Join(fields, ", "))
+}
+
+// TypeMismatch says in the words of a manifest what a decoder says of JSON that doesn't fit a Go type; false for any other error. The field
+// is one below a parent, "" for the whole.
+func TypeMismatch(err error, parent string) (string, bool) {
+	of, isMisfit := errors.AsType[*stdjson.UnmarshalTypeError](err)
+	if !isMisfit {
+		return "", false
+	}
+	at := strings.Trim(parent+"."+of.Field, ".")
+	if at == "" {
+		at = "the value"
+	}
+	if of.Type == nil {
+		return at + " has a value of the wrong type", true
+	}
+	is, _, _ := strings.Cut(of.Value, " ") // of a number that doesn't fit it says which
+	want := kindWords(of.Type)
+	if is == "number" && is != of.Value {
+		return at + " has " + of.Value + ", which is too large or has a fraction; write " + want, true
+	}
+	return at + " has " + jsonWords[is] + " where " + want + " belongs", true
+}
+
+// jsonWords are the types of JSON as people call them.
+var jsonWords = map[string]string{"string": "a string", "number": "a number", "bool": "true or false", "array": "a list", "object": "a map"}
+
+// kindWords are the types of Go as people call them.
+func kindWords(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return jsonWords["string"]
+	case reflect.Bool:
+		return jsonWords["bool"]
+	case reflect.Float32, reflect.Float64:
+		return jsonWords["number"]
+	case reflect.Slice, reflect.Array:
+		return jsonWords["array"]
+	case reflect.Struct, reflect.Map:
+		return jsonWords["object"]
+	case reflect.Pointer:
+		return kindWords(t.Elem())
+	}
+	return "an integer"
 }

@@ -66,7 +66,7 @@ func TestAFieldIsThereAtAdmissionWhenItIsThereAtRunTime(t *testing.T) {
 			schema := definitions[kind].Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
 			for _, path := range pathsOf(schema, "") {
 				field := strings.Split(path, ".")
-				results := g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "own", fmt.Sprintf(`{rules: [{name: r, kinds: [%s], expression: "has(object.spec.%s)"}]}`, kind, path))})
+				results := g.SetGuardrails([]*v1alpha1.Guardrail{gr(t, "own", fmt.Sprintf(`{rules: [{name: r, kinds: [%s], expression: "has(object.spec.%s)"}]}`, kind, path))})
 				if len(results[0].Errors) > 0 {
 					t.Fatal(results[0].Errors)
 				}
@@ -117,7 +117,7 @@ func pathsOf(schema extv1.JSONSchemaProps, prefix string) []string {
 // What changes without being judged again can't be read, whatever trick is used: the verdict would depend on when it is asked.
 func TestWhatIsNotJudgedAgainCanNotBeRead(t *testing.T) {
 	g := newTestGuard(t, nil)
-	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "own", `{rules: [{name: r, kinds: [ConditionSet],
+	g.SetGuardrails([]*v1alpha1.Guardrail{gr(t, "own", `{rules: [{name: r, kinds: [ConditionSet],
 		expression: "!has(dyn(object).status) && !has(dyn(object.metadata).finalizers) && !has(dyn(object.metadata).deletionTimestamp) && !has(dyn(object.metadata).resourceVersion)"}]}`)})
 	content := conditionSet(t, goodSpec)
 	content["status"] = map[string]any{"observedGeneration": int64(1)}

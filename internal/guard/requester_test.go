@@ -27,7 +27,7 @@ func TestRulesOverWhoAsksAreSkippedWhereNobodyDoes(t *testing.T) {
 			}
 			asked := &account{name: "jane", decision: authorizer.DecisionAllow}
 			g := under(t, compiled, Options{Authorizer: asked})
-			results := g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "org", `{rules: [{name: who, kinds: [ConditionSet], expression: "`+expression+`"}]}`)})
+			results := g.SetGuardrails([]*v1alpha1.Guardrail{gr(t, "org", `{rules: [{name: who, kinds: [ConditionSet], expression: "`+expression+`"}]}`)})
 			if len(results[0].Errors) > 0 {
 				t.Fatal(results[0].Errors)
 			}
@@ -54,7 +54,7 @@ func TestRulesOverWhoAsksAreSkippedWhereNobodyDoes(t *testing.T) {
 // TestARuleOverTheRequestAloneIsAsked: of a request without a user the operation is known.
 func TestARuleOverTheRequestAloneIsAsked(t *testing.T) {
 	g := newTestGuard(t, nil)
-	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "org", `{rules: [{name: never, kinds: [ConditionSet], expression: "request.operation != 'CREATE'"}]}`)})
+	g.SetGuardrails([]*v1alpha1.Guardrail{gr(t, "org", `{rules: [{name: never, kinds: [ConditionSet], expression: "request.operation != 'CREATE'"}]}`)})
 	if v := create(t, g, goodSpec); v.Allowed || len(v.Violations) != 1 || v.Violations[0].Rule != "org/never" {
 		t.Errorf("got %+v", v)
 	}

@@ -48,7 +48,7 @@ func (g *Guard) Review(ctx context.Context, req Request) Verdict {
 			Rule: "guard/kind", Severity: Deny, Reason: fmt.Sprintf("there are no rules for kind %q", req.Kind),
 		}}}
 	}
-	if req.OldObject != nil && leavesBehaviour(req.OldObject, req.Object) {
+	if req.OldObject != nil && behaviourUnchanged(req.OldObject, req.Object) {
 		return Verdict{Allowed: true, RuleSetHash: kind.hash}
 	}
 	err := sized(req)
@@ -91,7 +91,7 @@ func (g *Guard) admission(ctx context.Context, rules *ruleSet, kind *kindRules, 
 			e.oldObject.content = judgedPart(old)
 		}
 	}
-	e.small = len(req.Object)+len(req.OldObject) <= smallRequest && len(req.UserInfo.Groups)+len(req.UserInfo.Extra) <= smallList &&
+	e.small = len(req.Object)+len(req.OldObject) <= maxSmallRequest && len(req.UserInfo.Groups)+len(req.UserInfo.Extra) <= maxSmallList &&
 		small(e.object.content) && small(e.oldObject.content)
 	e.request = admissionRequest(req, object)
 	e.pausing = pausingOf(kind.name, judged.content, e.oldObject.content)
@@ -122,9 +122,9 @@ func stamped[T client.Object](object T, now time.Time) T {
 	return object
 }
 
-// leavesBehaviour: an update of an object that is being deleted, or one that leaves spec alone, changes nothing that rules
+// behaviourUnchanged: an update of an object that is being deleted, or one that leaves spec alone, changes nothing that rules
 // judge; refusing it would keep a finalizer on a bad object for ever.
-func leavesBehaviour(old, object []byte) bool {
+func behaviourUnchanged(old, object []byte) bool {
 	var stored, updated struct {
 		Metadata struct {
 			DeletionTimestamp *string `json:"deletionTimestamp"`

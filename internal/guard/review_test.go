@@ -155,7 +155,7 @@ func TestLoopsOverWhatNoSchemaBoundsEnd(t *testing.T) {
 		loops = fmt.Sprintf("object.spec.dependentResourceInfos.all(%c, %s)", variable, loops)
 	}
 	rules := g.rules.Load()
-	for _, infos := range []int{smallList, smallList + 1, 500} {
+	for _, infos := range []int{maxSmallList, maxSmallList + 1, 500} {
 		t.Run(strconv.Itoa(infos), func(t *testing.T) {
 			object := `{"apiVersion":"autohealer.resourcestack.com/v1alpha1","kind":"ProbeConfig","metadata":{"name":"x","namespace":"y"},"spec":{"dependentResourceInfos":[` +
 				strings.TrimSuffix(strings.Repeat("{},", infos), ",") + "]}}"
@@ -167,7 +167,7 @@ func TestLoopsOverWhatNoSchemaBoundsEnd(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := e.holds(p, e); infos > smallList && !errors.Is(e.inability(err), errBudget) {
+			if _, err := e.holds(p, e); infos > maxSmallList && !errors.Is(e.inability(err), errBudget) {
 				t.Errorf("%v, want that it is over budget", err)
 			}
 		})
@@ -200,7 +200,7 @@ func TestARuleThatRunsOutOfTimeSaysSo(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	g := under(t, compiled, Options{Authorizer: slowAnswer{cancel}})
-	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "own", `{rules: [{name: rights, kinds: [ConditionSet], rationale: It may not.,
+	g.SetGuardrails([]*v1alpha1.Guardrail{gr(t, "own", `{rules: [{name: rights, kinds: [ConditionSet], rationale: It may not.,
 		expression: "object.spec.type != 'KernelDeadlock' || authorizer.serviceAccount('a', 'b').group('').resource('nodes').check('patch').allowed()"}]}`)})
 	validated, v := Admit(ctx, g, stored(t, goodSpec))
 	if v.Allowed || validated.Valid() || v.Message() != "own/rights: not checked: out of time: context canceled" {

@@ -92,7 +92,7 @@ func (g *Guard) testEvaluation(ctx context.Context, name string, test Test) (*ev
 	}
 	known := e.facts.Synced()
 	e.liveKnown = &known
-	if err := e.plan.standIn(test.Plan, kind.kindInfo); err != nil {
+	if err := e.plan.fixture(test.Plan, kind.kindInfo); err != nil {
 		return nil, fmt.Errorf("read plan: %w", err)
 	}
 	return e, nil
@@ -128,8 +128,8 @@ func testObject(kind string, text json.RawMessage) (map[string]any, error) {
 	return object, nil
 }
 
-// standIn takes the plan from a test. The known part is worked out all the same where the test says nothing of the plan.
-func (p *plan) standIn(text json.RawMessage, info kindInfo) error {
+// fixture takes the plan from a test. The known part is worked out all the same where the test says nothing of the plan.
+func (p *plan) fixture(text json.RawMessage, info kindInfo) error {
 	if text == nil {
 		return p.live.fix(map[string]json.RawMessage{}, info.live, true)
 	}
@@ -161,7 +161,7 @@ func (p *planPart) fix(said map[string]json.RawMessage, of reflect.Type, unlimit
 		}
 		decoder := json.NewDecoder(bytes.NewReader(said[name]))
 		if err := decoder.Decode(value.Field(i).Addr().Interface()); err != nil {
-			if what, isMisfit := Misfit(err, name); isMisfit {
+			if what, isMisfit := TypeMismatch(err, name); isMisfit {
 				return errors.New(what)
 			}
 			return fmt.Errorf("%s: %w", name, err)

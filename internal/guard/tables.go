@@ -15,8 +15,8 @@ import (
 
 // As many as the schemas allow.
 const (
-	mostConditions = 16
-	mostServices   = 64
+	maxConditions = 16
+	maxServices   = 64
 )
 
 // either stands for the healthy status of a type that one Guardrail declares to be healthy at True and another at False.
@@ -24,7 +24,7 @@ const either = "either"
 
 // conditionTables are the planner's own, so that rules and planner can't disagree. What Guardrails declare makes healthy
 // longer.
-func conditionTables(w world) []table {
+func conditionTables(w tableInput) []table {
 	healthy := map[string]string{}
 	for conditionType, statuses := range w.policy.ConditionTypes {
 		healthy[conditionType] = either
@@ -56,12 +56,12 @@ func conditionTables(w world) []table {
 		{name: "slowHeartbeats", list: slowHeartbeats},
 		{name: "actedOnKeys", pairs: ecosystem.ActedOnKeys()},
 		{name: "sharedKeys", pairs: ecosystem.SharedKeys()},
-		orderTable(mostConditions),
+		orderTable(maxConditions),
 	}
 }
 
 // reservedNames are no names of Guardrails: their rules' ids would look like built-in ones.
-func reservedNames(w world) []string {
+func reservedNames(w tableInput) []string {
 	names := []string{"guard"}
 	for kind := range w.namespaced {
 		names = append(names, strings.ToLower(kind))
@@ -71,11 +71,11 @@ func reservedNames(w world) []string {
 }
 
 // kindsOf are the kinds that are judged and for which this holds, in their order.
-func kindsOf(w world, of func(kind string) bool) []string {
+func kindsOf(w tableInput, of func(kind string) bool) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(w.namespaced)), func(kind string) bool { return !of(kind) })
 }
 
-func guardrailTables(w world) []table {
+func guardrailTables(w tableInput) []table {
 	builtin := table{name: "builtinTypes"}
 	for _, k := range ecosystem.Types() {
 		builtin.list = append(builtin.list, k.Type)
@@ -83,7 +83,7 @@ func guardrailTables(w world) []table {
 	return []table{{name: "kinds", list: kindsOf(w, func(string) bool { return true })}, {name: "reservedNames", list: reservedNames(w)}, builtin}
 }
 
-func exceptionTables(w world) []table {
+func exceptionTables(w tableInput) []table {
 	return []table{
 		{name: "policies", list: kindsOf(w, acts)},
 		{name: "namespaced", list: kindsOf(w, func(kind string) bool { return w.namespaced[kind] })},
@@ -100,7 +100,7 @@ func orderTable(most int) table {
 	return t
 }
 
-func weederTables(world) []table { return []table{orderTable(mostServices)} }
+func weederTables(tableInput) []table { return []table{orderTable(maxServices)} }
 
 // table is a variable whose value is known beforehand. Rules get the value as it is now; the generated policy carries the
 // built-in one as a literal.

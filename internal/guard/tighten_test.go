@@ -32,7 +32,7 @@ func TestAPauseAndALimitHoldWhileRulesAreStillBeingCompiled(t *testing.T) {
 	clock := &midway{FakePassiveClock: clocktesting.NewFakePassiveClock(noon)}
 	g := under(t, compiled, Options{Clock: clock})
 	type rails = []*v1alpha1.Guardrail
-	org := rail(t, "org", noEviction)
+	org := gr(t, "org", noEviction)
 	state := func() []string {
 		return append(slices.Clone(g.Policy().PausedBy), g.Policy().Limits.MaxTaintedNodes.String())
 	}
@@ -51,7 +51,7 @@ func TestAPauseAndALimitHoldWhileRulesAreStillBeingCompiled(t *testing.T) {
 	g.Tighten(rails{org})
 	g.SetGuardrails(rails{org})
 	expect("nothing is paused", "10%")
-	freeze := rail(t, "freeze", "{paused: true, limits: {maxTaintedNodes: 3}}")
+	freeze := gr(t, "freeze", "{paused: true, limits: {maxTaintedNodes: 3}}")
 	clock.do = func() { // while an older list is being put in force
 		g.Tighten(rails{freeze, org})
 		expect("at once", "freeze", "10% and 3")
@@ -64,7 +64,7 @@ func TestAPauseAndALimitHoldWhileRulesAreStillBeingCompiled(t *testing.T) {
 	g.SetGuardrails(rails{freeze, org})
 	expect("it is in force", "freeze", "3")
 
-	looser := rail(t, "freeze", "{limits: {maxTaintedNodes: 50%}}")
+	looser := gr(t, "freeze", "{limits: {maxTaintedNodes: 50%}}")
 	g.Tighten(rails{looser, org})
 	expect("what becomes looser waits until the rules that may come with it are in force", "freeze", "50% and 3")
 	g.SetGuardrails(rails{looser, org})
@@ -88,12 +88,12 @@ func TestNotKnowingWhatGuardrailsThereArePausesUntilItIsKnownAgain(t *testing.T)
 	g := newTestGuard(t, nil)
 	var told []Change
 	g.OnChange(func(c Change) { told = append(told, c) })
-	g.Lose("forbidden")
-	g.Lose("forbidden")
+	g.GuardrailsUnknown("forbidden")
+	g.GuardrailsUnknown("forbidden")
 	if p := g.Policy(); !p.Paused() || p.Lost != "forbidden" || len(told) != 1 || !told[0].Policy {
 		t.Errorf("paused %v, told %v", p.Paused(), told)
 	}
-	g.SetGuardrails([]*v1alpha1.Guardrail{rail(t, "platform", "{limits: {maxTaintedNodes: 50%}}")})
+	g.SetGuardrails([]*v1alpha1.Guardrail{gr(t, "platform", "{limits: {maxTaintedNodes: 50%}}")})
 	g.Tighten(nil)
 	if !g.Policy().Paused() {
 		t.Error("other news end it")
@@ -101,7 +101,7 @@ func TestNotKnowingWhatGuardrailsThereArePausesUntilItIsKnownAgain(t *testing.T)
 	if _, v := Admit(t.Context(), g, stored(t, goodSpec)); !v.Allowed {
 		t.Errorf("the rules say nothing else: %s", v.Message())
 	}
-	g.Lose("")
+	g.GuardrailsUnknown("")
 	if p := g.Policy(); p.Paused() || p.Limits.MaxTaintedNodes.String() != "50%" {
 		t.Errorf("known again, it is %+v", p)
 	}

@@ -109,7 +109,7 @@ func (v Verdict) lines(severity Severity) []string {
 			lines = append(lines, violation.String())
 		}
 	}
-	lines = append(lines, v.unchecked(severity)...)
+	lines = append(lines, v.notEvaluated(severity)...)
 	missing := map[Missing][]string{}
 	for _, skip := range v.Skipped {
 		if skip.Severity == severity && skip.Missing != "" {
@@ -124,9 +124,9 @@ func (v Verdict) lines(severity Severity) []string {
 	return lines
 }
 
-// unchecked has a line a reason for which rules could not be evaluated. Where one of them refuses, so does the line, which
+// notEvaluated has a line a reason for which rules could not be evaluated. Where one of them refuses, so does the line, which
 // names all: the reason is often long, and is said once.
-func (v Verdict) unchecked(severity Severity) []string {
+func (v Verdict) notEvaluated(severity Severity) []string {
 	var reasons []string
 	rules, worst := map[string][]string{}, map[string]Severity{}
 	for _, skip := range v.Skipped {

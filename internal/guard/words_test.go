@@ -23,7 +23,7 @@ func TestWhatDoesNotFitIsSaidInWords(t *testing.T) {
 			t.Errorf("%s: got %v, want %s", given, err, want)
 		}
 	}
-	if what, isMisfit := Misfit(errors.New("another"), "spec"); isMisfit {
+	if what, isMisfit := TypeMismatch(errors.New("another"), "spec"); isMisfit {
 		t.Error(what)
 	}
 }

@@ -4,23 +4,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	"github.com/resourcestack/autohealer/internal/domain/lease"
 	"github.com/resourcestack/autohealer/internal/installation"
+	"github.com/resourcestack/autohealer/internal/kube"
 )
 
-// standAsideFor is how soon a manager that stands aside looks again.
-const standAsideFor = 5 * time.Second
+// foreignRecheck is how soon a manager checks again whether the cluster is still another installation's.
+const foreignRecheck = 5 * time.Second
 
 // leadership is the lock of the leader election, and knows whether this process surely holds it. The election itself
 // doesn't: a process that stood still while another one took over learns of it only when it has failed to renew for
@@ -80,9 +86,9 @@ func (l *leadership) renew(ctx context.Context, record resourcelock.LeaderElecti
 	}
 	asked := l.Clock.Now()
 	if err := l.ours(ctx); err != nil {
-		if isOthers(err) {
+		if isForeign(err) {
 			l.renewed.Store(nil)
-			l.standAside(ctx)
+			l.waitUntilOurs(ctx)
 		}
 		return err
 	}
@@ -102,15 +108,15 @@ func (l *leadership) ours(ctx context.Context) error {
 	return l.Ours(ctx)
 }
 
-// standAside returns when the cluster is no longer another installation's: else the election would try and fail, and say so, every two
+// waitUntilOurs returns when the cluster is no longer another installation's: else the election would try and fail, and say so, every two
 // seconds for as long as there are two.
-func (l *leadership) standAside(ctx context.Context) {
-	_ = wait.PollUntilContextCancel(ctx, standAsideFor, false, func(ctx context.Context) (bool, error) { // it fails when ctx ends
-		return !isOthers(l.Ours(ctx)), nil
+func (l *leadership) waitUntilOurs(ctx context.Context) {
+	_ = wait.PollUntilContextCancel(ctx, foreignRecheck, false, func(ctx context.Context) (bool, error) { // it fails when ctx ends
+		return !isForeign(l.Ours(ctx)), nil
 	})
 }
 
-func isOthers(err error) bool {
+func isForeign(err error) bool {
 	_, others := errors.AsType[*installation.Other](err)
 	return others
 }
@@ -124,4 +130,58 @@ func (l *leadership) Held() bool {
 func (l *leadership) fresh() bool {
 	renewed := l.renewed.Load()
 	return renewed != nil && l.Clock.Since(*renewed) < l.Trusted
+}
+
+// loggedReadiness is a manager whose log says why it isn't ready: readyz itself withholds the reasons from whoever asks.
+type loggedReadiness struct{ ctrl.Manager }
+
+// AddReadyzCheck adds a check whose outcome is logged.
+func (m loggedReadiness) AddReadyzCheck(name string, check healthz.Checker) error {
+	return m.Manager.AddReadyzCheck(name, logged(m.GetLogger().WithValues("check", name), check))
+}
+
+// logged logs what a check says when it says something else than before; probes come every few seconds.
+func logged(log logr.Logger, check healthz.Checker) healthz.Checker {
+	var mu sync.Mutex
+	said := ""
+	return func(r *http.Request) error {
+		err := check(r)
+		says := ""
+		if err != nil {
+			says = err.Error()
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case says == said:
+		case err != nil:
+			log.Info("Not ready", "reason", says)
+		default:
+			log.Info("Ready")
+		}
+		said = says
+		return err
+	}
+}
+
+// addProbes says what alive and ready mean. That the rules compile is a condition for starting at all. Readiness is of
+// every replica, leader or not: every one serves the webhook.
+func addProbes(mgr ctrl.Manager, facts *kube.Facts, serving certificate) error {
+	err := mgr.AddHealthzCheck("ping", healthz.Ping)
+	for name, check := range map[string]healthz.Checker{
+		"caches": func(*http.Request) error {
+			if !facts.Synced() { // a cache that some set needs later, such as that of Leases, must not take the webhook away
+				return errors.New("the caches are not filled yet")
+			}
+			return nil
+		},
+		"certificate": serving.Ready,
+		"webhook":     mgr.GetWebhookServer().StartedChecker(),
+	} {
+		err = errors.Join(err, mgr.AddReadyzCheck(name, check))
+	}
+	if err != nil {
+		return fmt.Errorf("add probes: %w", err)
+	}
+	return nil
 }

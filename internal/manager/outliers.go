@@ -8,14 +8,31 @@ import (
 	"flag"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
+	"strconv"
 	"strings"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/resourcestack/autohealer/internal/actuate"
+	"github.com/resourcestack/autohealer/internal/domain/outlier"
+	"github.com/resourcestack/autohealer/internal/domain/outlier/ejection"
 	"github.com/resourcestack/autohealer/internal/kube/outliers"
+	"github.com/resourcestack/autohealer/internal/probing/envoys"
 	"github.com/resourcestack/autohealer/internal/xds"
 )
 
@@ -113,7 +130,7 @@ func newOutliers(ctx context.Context, mgr ctrl.Manager, o options) (*outliers.In
 		return nil, err
 	}
 	routed := &outliers.Informers{
-		Cache: mgr.GetCache(), Mapper: freshMapper{mgr.GetConfig(), mgr.GetHTTPClient()}, Definition: definition, OwnNamespace: o.namespace,
+		Cache: mgr.GetCache(), Mapper: liveMapper{mgr.GetConfig(), mgr.GetHTTPClient()}, Definition: definition, OwnNamespace: o.namespace,
 	}
 	if err := routed.Follow(ctx); err != nil {
 		return nil, err
@@ -161,4 +178,95 @@ func (o envoyOptions) readClientCA() (*x509.CertPool, error) {
 		return nil, fmt.Errorf("--xds-client-ca: there is no certificate in %s", o.clientCA)
 	}
 	return pool, nil
+}
+
+// envoyServices are whose endpoints are Envoys that are asked whom they have ejected.
+type envoyServices []envoyService
+
+type envoyService struct {
+	types.NamespacedName
+	port string
+}
+
+// add reads one.
+func (all *envoyServices) add(value string) error {
+	parts := strings.Split(value, "/")
+	if len(parts) != 3 || parts[0] == "" || parts[1] == "" || parts[2] == "" {
+		return fmt.Errorf("%q is not NAMESPACE/SERVICE/PORT", value)
+	}
+	*all = append(*all, envoyService{types.NamespacedName{Namespace: parts[0], Name: parts[1]}, parts[2]})
+	return nil
+}
+
+// newEnvoyClient asks Envoys whom they have ejected; nil when none is to be asked.
+func newEnvoyClient(o envoyOptions, routed *outliers.Informers, serving certificate) *envoys.Asker {
+	if len(o.ejectionsFrom) == 0 {
+		return nil
+	}
+	return &envoys.Asker{
+		Clock: clock.RealClock{},
+		Identity: envoys.Identity{
+			Certificate: current(serving), EnvoyCAs: o.readClientCA,
+			Scope: func(name string) (ejection.Scope, bool) {
+				scope, may := o.clients[name]
+				return ejection.Scope{All: scope.All, Namespaces: scope.Namespaces}, may
+			},
+		},
+		Endpoints: func(ctx context.Context) ([]envoys.Endpoint, []string, error) {
+			return o.ejectionsFrom.endpoints(ctx, routed.Hosts)
+		},
+	}
+}
+
+// endpoints are the Envoys behind the Services, and what leads to none.
+func (all *envoyServices) endpoints(ctx context.Context, hosts func(context.Context, types.NamespacedName, string) ([]outlier.Host, error)) (found []envoys.Endpoint, missing []string, err error) {
+	for _, s := range *all {
+		behind, err := hosts(ctx, s.NamespacedName, s.port)
+		switch {
+		case errors.Is(err, outliers.ErrNoPort):
+			missing = append(missing, err.Error())
+		case err != nil:
+			return nil, nil, err
+		case len(behind) == 0:
+			missing = append(missing, fmt.Sprintf("Service %s has no ready endpoints", s.NamespacedName))
+		}
+		for _, h := range behind {
+			e := envoys.Endpoint{Name: s.Namespace + "/" + h.Pod, Address: net.JoinHostPort(h.Address, strconv.FormatUint(uint64(h.Port), 10))}
+			if h.Pod == "" {
+				e.Name = e.Address
+			}
+			found = append(found, e)
+		}
+	}
+	return found, missing, nil
+}
+
+// definitions gives what watches a CustomResourceDefinition by its name.
+func definitions(config *rest.Config, through *http.Client) (func(name string) toolscache.SharedIndexInformer, error) {
+	reader, err := metadata.NewForConfigAndClient(config, through)
+	if err != nil {
+		return nil, fmt.Errorf("make the client of definitions: %w", err)
+	}
+	return func(name string) toolscache.SharedIndexInformer {
+		return metadatainformer.NewFilteredMetadataInformer(reader, apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions"),
+			metav1.NamespaceNone, 0, toolscache.Indexers{}, func(o *metav1.ListOptions) {
+				o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+			}).Informer()
+	}, nil
+}
+
+// liveMapper asks the API server each time. The manager's mapper remembers a group's versions, and doesn't learn of one that the group
+// gets later: a cluster with HTTPRoutes in v1 gets TCPRoutes in v1alpha2.
+type liveMapper struct {
+	config *rest.Config
+	client *http.Client
+}
+
+// RESTMapping tells how a kind is served now.
+func (m liveMapper) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	mapper, err := apiutil.NewDynamicRESTMapper(m.config, m.client)
+	if err != nil {
+		return nil, fmt.Errorf("make a mapper: %w", err)
+	}
+	return mapper.RESTMapping(kind, versions...)
 }

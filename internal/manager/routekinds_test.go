@@ -53,7 +53,7 @@ func TestAKindIsFoundInAVersionThatItsGroupGetsLater(t *testing.T) {
 	cluster := &gatewayAPI{}
 	server := httptest.NewServer(cluster)
 	defer server.Close()
-	mapper := freshMapper{&rest.Config{Host: server.URL}, server.Client()}
+	mapper := liveMapper{&rest.Config{Host: server.URL}, server.Client()}
 	http, tcp := schema.GroupKind{Group: "gateway.networking.k8s.io", Kind: "HTTPRoute"}, schema.GroupKind{Group: "gateway.networking.k8s.io", Kind: "TCPRoute"}
 	if m, err := mapper.RESTMapping(http); err != nil || m.GroupVersionKind.Version != "v1" {
 		t.Fatal(m, err)

@@ -1,15 +1,22 @@
+// Package manager is the manager's program: admission webhook and controllers in one process. Main begins it.
 package manager
 
 import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"flag"
 	"fmt"
+	"io"
+	"log/slog"
+	"os"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -17,16 +24,19 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/controllers"
+	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/lease"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 	"github.com/resourcestack/autohealer/internal/domain/weeder"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/installation"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/kubeconfig"
 	"github.com/resourcestack/autohealer/internal/rights"
+	"github.com/resourcestack/autohealer/internal/version"
 	"github.com/resourcestack/autohealer/webhooks"
 )
 
@@ -69,10 +79,10 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("make the manager: %w", err)
 	}
-	if err := addAll(ctx, outspoken{mgr}, o, facts, serving, leads, marker); err != nil {
+	if err := addAll(ctx, loggedReadiness{mgr}, o, facts, serving, leads, marker); err != nil {
 		return err
 	}
-	if err := addMarker(ctx, outspoken{mgr}, o, marker); err != nil {
+	if err := addMarker(ctx, loggedReadiness{mgr}, o, marker); err != nil {
 		return err
 	}
 	mgr.GetLogger().Info("Starting Autohealer", "version", o.built, "namespace", o.namespace)
@@ -129,7 +139,7 @@ func addAll(ctx context.Context, mgr ctrl.Manager, o options, facts *kube.Facts,
 	}
 	if err := controllers.AddToManager(mgr, controllers.Options{
 		Guard: rules, Facts: facts, OwnNamespace: o.namespace, Leads: leads, Protection: probes, Dial: kubeconfig.Policy{AllowLoopback: o.probeLoopback},
-		Routed: routed, Clusters: clusters, Ejections: newAsker(o.envoys, routed, serving),
+		Routed: routed, Clusters: clusters, Ejections: newEnvoyClient(o.envoys, routed, serving),
 	}); err != nil {
 		return fmt.Errorf("add the controllers: %w", err)
 	}
@@ -160,4 +170,85 @@ func newManager(config *rest.Config, o options, serving certificate, lock resour
 		PprofBindAddress:       o.pprofAddress,
 		WebhookServer:          webhooks.NewServer(o.webhookBindHost, o.webhookPort, serving.TLSConfig),
 	})
+}
+
+// Main is the manager's main, and gives the exit code. Built is its version; empty for what the Go toolchain noted. With other
+// timings than production's it works on this machine only.
+func Main(built string, timings timing.Timings, args []string) int {
+	if len(args) > 0 && args[0] == uninstallCheck {
+		return checkUninstall(ctrl.SetupSignalHandler(), flag.CommandLine, args[1:], os.Stderr)
+	}
+	o, err := parse(flag.CommandLine, args) // the command line's set, because it has --kubeconfig already
+	o.built, o.timings = version.Of(built), timings
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "autohealer:", err)
+		return 2
+	case o.version:
+		fmt.Println(o.built)
+		return 0
+	}
+	handler := logHandler(o, os.Stderr)
+	slog.SetDefault(slog.New(handler)) // net/http's servers log there
+	logger := logr.FromSlogHandler(handler)
+	ctrl.SetLogger(logger)
+	klog.SetLogger(logger)
+	if err := run(ctrl.SetupSignalHandler(), o); err != nil {
+		logger.Error(err, "The manager ends")
+		return 1
+	}
+	return 0
+}
+
+// logHandler writes one line an entry. logr's V(n) is slog's level -n.
+func logHandler(o options, out io.Writer) slog.Handler {
+	handlerOptions := &slog.HandlerOptions{Level: slog.Level(-o.verbosity)}
+	if o.logFormat == "text" {
+		return noiseFilter{slog.NewTextHandler(out, handlerOptions)}
+	}
+	return noiseFilter{slog.NewJSONHandler(out, handlerOptions)}
+}
+
+// noiseFilter leaves out what libraries log at their own discretion and nobody can do anything about.
+type noiseFilter struct{ slog.Handler }
+
+// Handle writes an entry, unless it is noise.
+func (h noiseFilter) Handle(ctx context.Context, entry slog.Record) error {
+	noise := false
+	entry.Attrs(func(a slog.Attr) bool {
+		noise = isNoise(entry.Message, a)
+		return !noise
+	})
+	if noise {
+		return nil
+	}
+	return h.Handler.Handle(ctx, entry)
+}
+
+// eventRejected is what client-go logs, as an error, of an Event that the API server didn't take.
+const eventRejected = "Server rejected event (will not retry!)"
+
+// isNoise tells by an attribute whether an entry is noise: controller-runtime logs each failed probe, without a reason; and client-go
+// each Event in a namespace that is being deleted, where nothing may be created any more.
+func isNoise(message string, a slog.Attr) bool {
+	switch a.Key {
+	case "logger":
+		return a.Value.String() == "controller-runtime/healthz"
+	case "err":
+		err, ok := a.Value.Any().(error)
+		return ok && message == eventRejected && actuate.NamespaceEnds(err)
+	}
+	return false
+}
+
+// WithAttrs implements slog.Handler.
+func (h noiseFilter) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return noiseFilter{h.Handler.WithAttrs(attrs)}
+}
+
+// WithGroup implements slog.Handler.
+func (h noiseFilter) WithGroup(name string) slog.Handler {
+	return noiseFilter{h.Handler.WithGroup(name)}
 }

@@ -2,9 +2,11 @@ package manager
 
 import (
 	"context"
+	"crypto/tls"
 	"flag"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -12,10 +14,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/pager"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/certs"
+	"github.com/resourcestack/autohealer/internal/domain/lease"
+	"github.com/resourcestack/autohealer/internal/installation"
 	"github.com/resourcestack/autohealer/internal/kinds"
 )
 
@@ -23,8 +30,8 @@ import (
 // policies whose finalizer waits for a manager would wait for ever.
 const uninstallCheck = "uninstall-check"
 
-// mostNamed is how many policies are named.
-const mostNamed = 20
+// maxNamed is how many policies are named.
+const maxNamed = 20
 
 // checkUninstall gives the exit code: 0 the manager may go, 1 it may not, 2 that can't be told.
 func checkUninstall(ctx context.Context, flags *flag.FlagSet, args []string, out io.Writer) int {
@@ -86,8 +93,8 @@ func refusal(left []string) string {
 	if len(left) == 1 {
 		what = "1 policy is"
 	}
-	if len(left) > mostNamed {
-		named = append(slices.Clone(left[:mostNamed]), fmt.Sprintf("… and %d more", len(left)-mostNamed))
+	if len(left) > maxNamed {
+		named = append(slices.Clone(left[:maxNamed]), fmt.Sprintf("… and %d more", len(left)-maxNamed))
 	}
 	var plurals []string
 	for _, k := range finalized() {
@@ -100,4 +107,79 @@ Delete them while the manager runs, and uninstall when they are gone:
 Or have all of Autohealer removed, whatever state it is in, and uninstall then:
   kubectl autohealer uninstall
 `, what, strings.Join(named, "\n  "), strings.Join(plurals, ","))
+}
+
+// newMarker makes what tells whether the cluster is this installation's. Its requests end in time for a renewal of the Lease.
+func newMarker(config *rest.Config, o options) (*installation.Marker, error) {
+	config = rest.CopyConfig(config)
+	config.Timeout = lease.RenewDeadline / 4
+	c, err := client.New(config, client.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("make the client of the installation's mark: %w", err)
+	}
+	return &installation.Marker{Client: c, Configuration: webhookConfiguration, Namespace: o.namespace}, nil
+}
+
+// addMarker has every replica look whose the cluster is. A manager that isn't elected waits here until it is its own.
+func addMarker(ctx context.Context, mgr ctrl.Manager, o options, marker *installation.Marker) error {
+	if err := installation.RegisterMetrics(); err != nil {
+		return err
+	}
+	if err := mgr.AddReadyzCheck("installation", marker.Ready); err != nil {
+		return fmt.Errorf("add the probe of the installation: %w", err)
+	}
+	if err := mgr.Add(installation.Watcher{Marker: marker, Cache: mgr.GetCache(), Elected: o.leaderElect}); err != nil {
+		return fmt.Errorf("add the watch over the installation's mark: %w", err)
+	}
+	if o.leaderElect {
+		return nil
+	}
+	return marker.Await(ctx)
+}
+
+// Values of --cert-provider.
+const (
+	selfSigned  = "self-signed"
+	certManager = "cert-manager"
+	files       = "files"
+)
+
+// Names of the objects in config/.
+const (
+	webhookConfiguration = "autohealer"
+	webhookService       = "autohealer-webhook"
+	metricsService       = "autohealer-metrics"
+)
+
+// certificate is what a certificate provider does for the manager.
+type certificate interface {
+	TLSConfig(*tls.Config)
+	Ready(*http.Request) error
+	SetupWithManager(ctrl.Manager) error
+}
+
+func newCertificate(o options, ours func(context.Context) error) certificate {
+	kept := certs.Options{
+		Namespace: o.namespace, SecretName: o.certSecret, WebhookConfiguration: webhookConfiguration, Settle: o.certSettle, Ours: ours,
+		Hosts: slices.Concat(serviceHosts(webhookService, o.namespace), serviceHosts(metricsService, o.namespace), o.webhookHosts),
+	}
+	if o.certIssuer.Name == "" { // config/prometheus is the same in every namespace by the short name, which not every CA signs
+		kept.Hosts = append(kept.Hosts, metricsService)
+	}
+	if o.envoys.clientCA != "" {
+		kept.Hosts = append(kept.Hosts, serviceHosts(xdsService, o.namespace)...)
+	}
+	switch o.certProvider {
+	case files:
+		return certs.NewFiles(o.certDir)
+	case certManager:
+		return certs.NewCertManager(kept, o.certIssuer)
+	default:
+		return certs.NewSelfSigned(kept)
+	}
+}
+
+func serviceHosts(service, namespace string) []string {
+	host := service + "." + namespace + ".svc"
+	return []string{host, host + ".cluster.local"}
 }

@@ -3,10 +3,14 @@ package policy
 import (
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
 // Acceptance is what the rules said of a stored policy. The zero value admits nothing.
@@ -24,7 +28,7 @@ type Acceptance struct {
 // Rejected says that nothing new is done for the policy.
 func (a Acceptance) Rejected() bool { return a.Unreadable != nil || !a.Allowed }
 
-// Accepted is the condition that tells what the rules said.
+// Accepted is the condition that reports the rules' verdict.
 func (a Acceptance) Accepted() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Message: a.Message}
 	switch {
@@ -62,15 +66,15 @@ type Conditions struct {
 	// Changes are what the kind changes, and reads first, in the plural: "nodes".
 	Changes string
 	// Synced: caches are full, so that counts mean something.
-	Synced  bool
-	Trouble *Trouble
+	Synced      bool
+	WriteErrors *WriteErrors
 	// Stuck says what a human must change before anything can be done; no Reason when nothing is.
 	Stuck Stuck
 	// Deleting: the policy goes once all that it did is undone. Undoing says what that waits for; "" when nobody knows.
 	Deleting bool
 	Undoing  string
 	Paused   Pause
-	// Observes: mode is Observe. Says tells in numbers what the policy does, or would do.
+	// Observes: mode is Observe. Says reports in numbers what the policy does, or would do.
 	Observes bool
 	Says     string
 }
@@ -91,7 +95,7 @@ func (s Conditions) ready() metav1.Condition {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonUndoing, s.undoing()
 	case s.Rejected():
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, s.Accepted().Reason, "Nothing new is done while the rules refuse it; see Accepted."
-	case s.Trouble.Forbidden():
+	case s.WriteErrors.Forbidden():
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonForbidden, "Autohealer's account may not change "+s.Changes+"; see Stalled."
 	case s.Stuck.Reason != "":
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, s.Stuck.Reason, "Nothing can be done; see Stalled."
@@ -99,8 +103,8 @@ func (s Conditions) ready() metav1.Condition {
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonStarting, s.starting()
 	case s.Paused.Unknown:
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonGuardrailsUnknown, s.paused()
-	case s.Trouble.Retrying():
-		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonRetrying, "A write failed and is tried again: "+s.Trouble.Err.Error()
+	case s.WriteErrors.Retrying():
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonRetrying, "A write failed and is tried again: "+s.WriteErrors.Err.Error()
 	case s.Paused.Frozen:
 		c.Reason, c.Message = v1alpha1.ReasonFrozen, s.Paused.By+". "+s.Says
 	case s.Observes:
@@ -118,27 +122,27 @@ func (s Conditions) reconciling() metav1.Condition {
 	switch {
 	case s.Deleting:
 		c.Reason, c.Message = v1alpha1.ReasonUndoing, s.undoing()
-	case s.Rejected() || s.Trouble.Forbidden() || s.Stuck.Reason != "":
+	case s.Rejected() || s.WriteErrors.Forbidden() || s.Stuck.Reason != "":
 	case !s.Synced:
 		c.Reason, c.Message = v1alpha1.ReasonStarting, s.starting()
 	case s.Paused.Unknown:
 		c.Reason, c.Message = v1alpha1.ReasonGuardrailsUnknown, s.Paused.By
-	case s.Trouble.Retrying():
-		c.Reason, c.Message = v1alpha1.ReasonRetrying, s.Trouble.Err.Error()
+	case s.WriteErrors.Retrying():
+		c.Reason, c.Message = v1alpha1.ReasonRetrying, s.WriteErrors.Err.Error()
 	}
 	return c
 }
 
 // undoing says what a deletion waits for.
 func (s Conditions) undoing() string {
-	says := s.Undoing
-	if says == "" {
-		says = "It is deleted once all that it did is undone."
+	message := s.Undoing
+	if message == "" {
+		message = "It is deleted once all that it did is undone."
 	}
 	if s.Paused.Frozen {
-		says = s.Paused.By + ". " + says
+		message = s.Paused.By + ". " + message
 	}
-	return says
+	return message
 }
 
 func (s Conditions) starting() string { return "It begins once all " + s.Changes + " are read." }
@@ -148,8 +152,8 @@ func (s Conditions) stalled() metav1.Condition {
 	switch {
 	case s.Rejected() && !s.Deleting: // what rules say holds up no deletion
 		c.Reason, c.Message = s.Accepted().Reason, s.Accepted().Message
-	case s.Trouble.Forbidden():
-		c.Reason, c.Message = v1alpha1.ReasonForbidden, s.Trouble.Err.Error()
+	case s.WriteErrors.Forbidden():
+		c.Reason, c.Message = v1alpha1.ReasonForbidden, s.WriteErrors.Err.Error()
 	default:
 		c.Reason, c.Message = s.Stuck.Reason, s.Stuck.Message
 	}
@@ -179,3 +183,103 @@ func SetWhileTrue(conditions *[]metav1.Condition, generation int64, c metav1.Con
 	c.Status = metav1.ConditionTrue
 	Set(conditions, generation, c)
 }
+
+// EmitTransitions reports transitions of conditions, by Events on the policy.
+func EmitTransitions(recorder events.EventRecorder, policy runtime.Object, before, after []metav1.Condition) {
+	for _, c := range after {
+		if transitioned(meta.FindStatusCondition(before, c.Type), c) && !isRedundant(c, after) {
+			recorder.Eventf(policy, nil, eventType(c), c.Reason, c.Type, "%s", Truncate(c.Message))
+		}
+	}
+	for _, c := range before {
+		if end, ok := clearedEvents[c.Type]; ok && meta.FindStatusCondition(after, c.Type) == nil {
+			recorder.Eventf(policy, nil, corev1.EventTypeNormal, end.reason, c.Type, "%s", end.note)
+		}
+	}
+	if paused(before) && !paused(after) && !deleting(after) {
+		recorder.Eventf(policy, nil, corev1.EventTypeNormal, v1alpha1.ReasonResumed, v1alpha1.ConditionReady, "It isn't paused any more.")
+	}
+}
+
+// goodStatus is the status in which a condition is good news.
+var goodStatus = map[string]metav1.ConditionStatus{
+	v1alpha1.ConditionAccepted: metav1.ConditionTrue, v1alpha1.ConditionReady: metav1.ConditionTrue,
+	v1alpha1.ConditionInternalHealthy: metav1.ConditionTrue, v1alpha1.ConditionExternalHealthy: metav1.ConditionTrue,
+	v1alpha1.ConditionProtectionActive: metav1.ConditionFalse, v1alpha1.ConditionTargetsHealthy: metav1.ConditionTrue,
+}
+
+// eventType is an Event's type: good news are Normal.
+func eventType(c metav1.Condition) string {
+	if goodStatus[c.Type] == c.Status {
+		return corev1.EventTypeNormal
+	}
+	return corev1.EventTypeWarning
+}
+
+// transitioned says whether a condition is news: not one that is there for the first time and says that nothing is known, or that
+// nothing happened.
+func transitioned(was *metav1.Condition, c metav1.Condition) bool {
+	if c.Type == v1alpha1.ConditionTargetsHealthy && (unchecked(&c) || unchecked(was) && c.Status == metav1.ConditionTrue) {
+		return false
+	}
+	if was != nil {
+		return was.Status != c.Status || was.Reason != c.Reason
+	}
+	switch c.Type {
+	case v1alpha1.ConditionInternalHealthy, v1alpha1.ConditionExternalHealthy:
+		return c.Status != metav1.ConditionUnknown
+	case v1alpha1.ConditionProtectionActive:
+		return c.Status == metav1.ConditionTrue
+	}
+	return true
+}
+
+// unchecked says of TargetsHealthy that the targets weren't checked yet, or may not be.
+func unchecked(c *metav1.Condition) bool {
+	return c == nil || c.Reason == v1alpha1.ReasonStarting || c.Reason == v1alpha1.ReasonFrozen
+}
+
+// deleting says whether a policy is being deleted, which Ready reports in place of a pause.
+func deleting(conditions []metav1.Condition) bool {
+	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
+	return ready != nil && ready.Reason == v1alpha1.ReasonUndoing
+}
+
+func paused(conditions []metav1.Condition) bool {
+	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
+	return ready != nil && pausesActs(ready.Reason)
+}
+
+// pausesActs says whether a reason of Ready is that Guardrails stop new acts.
+func pausesActs(reason string) bool {
+	return reason == v1alpha1.ReasonPaused || reason == v1alpha1.ReasonFrozen || reason == v1alpha1.ReasonGuardrailsUnknown
+}
+
+// isRedundant says whether another condition reports all that a condition does, and better.
+func isRedundant(c metav1.Condition, all []metav1.Condition) bool {
+	switch c.Type {
+	case v1alpha1.ConditionReconciling:
+		return true // Accepted, Stalled, LimitReached and BreakerOpen say it better
+	case v1alpha1.ConditionEjectionsUnknown:
+		return true // one Envoy that is silent now and then is news of no policy, and there may be thousands of these
+	case v1alpha1.ConditionReady: // and better than most of this
+		return !pausesActs(c.Reason) && c.Reason != v1alpha1.ReasonActive && (c.Reason != v1alpha1.ReasonExpired || c.Status != metav1.ConditionTrue)
+	case v1alpha1.ConditionStalled:
+		accepted := meta.FindStatusCondition(all, v1alpha1.ConditionAccepted)
+		return accepted != nil && accepted.Reason == c.Reason
+	}
+	return false
+}
+
+// clearedEvents are the conditions whose end is news that no other condition brings.
+var clearedEvents = map[string]struct{ reason, note string }{
+	v1alpha1.ConditionLimitReached: {v1alpha1.ReasonLimitCleared, "No limit holds it back any more."},
+	v1alpha1.ConditionBreakerOpen:  {v1alpha1.ReasonBreakerClosed, "The breaker is closed; it acts again, within the limits."},
+
+	v1alpha1.ConditionLeasesUnreadable:       {v1alpha1.ReasonLeasesReadable, "The nodes' leases can be listed again."},
+	v1alpha1.ConditionWitnessSilent:          {v1alpha1.ReasonWitnessesAnswer, "None of its witnesses is silent any more."},
+	v1alpha1.ConditionLeaseProtectionExpired: {v1alpha1.ReasonLeasesRenewed, "The nodes renew their leases again, or are gone."},
+}
+
+// Truncate keeps a note within what the Events API takes, 1 kB.
+func Truncate(note string) string { return sample.Cut(note, 1000) }

@@ -17,8 +17,8 @@ func TestEachStateHasItsConditions(t *testing.T) {
 		change(&s)
 		return s
 	}
-	refused := &Trouble{Targets: 1, Sample: "a", Err: forbidden}
-	failed := &Trouble{Targets: 1, Sample: "a", Err: errors.New("timeout")}
+	refused := &WriteErrors{Targets: 1, Sample: "a", Err: forbidden}
+	failed := &WriteErrors{Targets: 1, Sample: "a", Err: errors.New("timeout")}
 	for name, c := range map[string]struct {
 		state Conditions
 		want  []string
@@ -44,7 +44,7 @@ func TestEachStateHasItsConditions(t *testing.T) {
 		}},
 		"nobody can say what Guardrails forbid, which is why writes fail, too": {
 			with(func(s *Conditions) {
-				s.Paused, s.Trouble = Pause{By: "Unknown, which pauses all new acts: forbidden", Unknown: true}, failed
+				s.Paused, s.WriteErrors = Pause{By: "Unknown, which pauses all new acts: forbidden", Unknown: true}, failed
 			}), []string{
 				"Accepted=True Admitted: All rules admit it (rule set abc).",
 				"Ready=Unknown GuardrailsUnknown: Unknown, which pauses all new acts: forbidden; undo goes on. 3 match.",
@@ -70,15 +70,15 @@ func TestEachStateHasItsConditions(t *testing.T) {
 			"Accepted=False InvalidSpec: bad for", "Ready=False InvalidSpec: Nothing new is done while the rules refuse it; see Accepted.",
 			"Stalled=True InvalidSpec: bad for",
 		}},
-		"the account lacks a right": {with(func(s *Conditions) { s.Trouble = refused }), []string{
+		"the account lacks a right": {with(func(s *Conditions) { s.WriteErrors = refused }), []string{
 			"Accepted=True Admitted: All rules admit it (rule set abc).",
 			"Ready=False Forbidden: Autohealer's account may not change nodes; see Stalled.", `Stalled=True Forbidden: nodes "a" is forbidden: no`,
 		}},
-		"writes fail": {with(func(s *Conditions) { s.Trouble = failed }), []string{
+		"writes fail": {with(func(s *Conditions) { s.WriteErrors = failed }), []string{
 			"Accepted=True Admitted: All rules admit it (rule set abc).",
 			"Ready=Unknown Retrying: A write failed and is tried again: timeout", "Reconciling=True Retrying: timeout",
 		}},
-		"only some writes fail": {with(func(s *Conditions) { s.Trouble = &Trouble{Err: forbidden, Partly: true} }), []string{
+		"only some writes fail": {with(func(s *Conditions) { s.WriteErrors = &WriteErrors{Err: forbidden, Partial: true} }), []string{
 			"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=True Operative: 3 match.",
 		}},
 		"it is being deleted": {with(func(s *Conditions) { s.Deleting, s.Undoing = true, "2 nodes left." }), []string{
@@ -94,7 +94,7 @@ func TestEachStateHasItsConditions(t *testing.T) {
 				"Reconciling=True Undoing: It is deleted once all that it did is undone.",
 			},
 		},
-		"it is being deleted, and the account may not undo it": {with(func(s *Conditions) { s.Deleting, s.Undoing, s.Trouble = true, "2 nodes left.", refused }), []string{
+		"it is being deleted, and the account may not undo it": {with(func(s *Conditions) { s.Deleting, s.Undoing, s.WriteErrors = true, "2 nodes left.", refused }), []string{
 			"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=False Undoing: 2 nodes left.", "Reconciling=True Undoing: 2 nodes left.",
 			`Stalled=True Forbidden: nodes "a" is forbidden: no`,
 		}},

@@ -63,7 +63,7 @@ func TestEventsTellOfConditionsThatTurned(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			Tell(recorderFunc(func(kind, reason, action string) { got = append(got, kind+" "+reason+" "+action) }), &v1alpha1.ConditionSet{}, c.before, c.after)
+			EmitTransitions(recorderFunc(func(kind, reason, action string) { got = append(got, kind+" "+reason+" "+action) }), &v1alpha1.ConditionSet{}, c.before, c.after)
 			if !slices.Equal(got, c.want) {
 				t.Errorf("Events are %q, want %q", got, c.want)
 			}

@@ -5,17 +5,21 @@ import (
 	"errors"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kinds"
 	"github.com/resourcestack/autohealer/internal/kube"
+	"github.com/resourcestack/autohealer/internal/metric"
 )
 
 // Object is a policy.
@@ -33,13 +37,13 @@ type Steps[T Object] struct {
 	Left func(ctx context.Context, policy T) (Left, error)
 	// Claimed: who acts for a policy gives it the finalizer before it does something that must be undone. Default: each policy has it.
 	Claimed bool
-	// Gone forgets what was told of the policy that had this name: series, and what was written when.
+	// Gone forgets what was reported of the policy that had this name: series, and what was written when.
 	Gone func(types.NamespacedName)
 }
 
 // Left is what a policy did that is not undone yet.
 type Left struct {
-	// Unknown: nobody can tell, so the policy stays.
+	// Unknown: it can't be determined, so the policy stays.
 	Unknown bool
 	Targets int
 	// Sample names some of them.
@@ -50,9 +54,9 @@ type Left struct {
 type Description[T Object] struct {
 	// After is the policy with this status.
 	After T
-	// Skip: nothing can be told yet, or it needn't be now. It is described anew soon.
+	// Skip: nothing can be reported yet, or it needn't be now. It is described again soon.
 	Skip bool
-	// Again is when to describe it anew though nothing changed; 0 for never.
+	// Again is when to describe it again though nothing changed; 0 for never.
 	Again time.Duration
 	// Stored is called once the status is stored, whether that took a write or not. Optional.
 	Stored func(written bool)
@@ -69,20 +73,20 @@ type Keeper[T Object] struct {
 	// Leads says whether this replica surely leads. Default: it does.
 	Leads func() bool
 
-	pace Pace
+	throttle StatusThrottle
 }
 
 // Reconcile keeps one policy's finalizer and status.
 func (k *Keeper[T]) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	result, err := k.keep(ctx, request.NamespacedName)
+	result, err := k.reconcile(ctx, request.NamespacedName)
 	return kube.AfterConflict(ctx, result, err, Delay)
 }
 
-func (k *Keeper[T]) keep(ctx context.Context, name types.NamespacedName) (reconcile.Result, error) {
+func (k *Keeper[T]) reconcile(ctx context.Context, name types.NamespacedName) (reconcile.Result, error) {
 	policy := k.New()
 	if err := k.Client.Get(ctx, name, policy); err != nil {
 		if apierrors.IsNotFound(err) {
-			k.pace.Forget(name)
+			k.throttle.Forget(name)
 			k.Gone(name)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
@@ -98,10 +102,10 @@ func (k *Keeper[T]) keep(ctx context.Context, name types.NamespacedName) (reconc
 			return reconcile.Result{}, err
 		}
 	}
-	if wait := k.pace.Wait(name, k.Clock.Now(), k.urgent(policy)); wait > 0 {
+	if wait := k.throttle.Wait(name, k.Clock.Now(), k.urgent(policy)); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	return k.tell(ctx, policy, Left{})
+	return k.writeStatus(ctx, policy, Left{})
 }
 
 func (k *Keeper[T]) urgent(policy T) bool {
@@ -111,40 +115,82 @@ func (k *Keeper[T]) urgent(policy T) bool {
 	return policy.GetObservedGeneration() != policy.GetGeneration()
 }
 
-// release lets a policy go once all that it did is undone, and tells until then what is left.
+// release lets a policy go once all that it did is undone, and reports until then what is left.
 func (k *Keeper[T]) release(ctx context.Context, policy T) (reconcile.Result, error) {
-	left, doubt := k.Left(ctx, policy)
-	if doubt == nil && !left.Unknown && left.Targets == 0 {
+	left, leftErr := k.Left(ctx, policy)
+	if leftErr == nil && !left.Unknown && left.Targets == 0 {
 		return reconcile.Result{}, client.IgnoreNotFound(kube.SetFinalizer(ctx, k.Client, policy, v1alpha1.FinalizerUndo, false))
 	}
-	if k.pace.Wait(client.ObjectKeyFromObject(policy), k.Clock.Now(), false) > 0 {
-		return reconcile.Result{RequeueAfter: Delay}, doubt
+	if k.throttle.Wait(client.ObjectKeyFromObject(policy), k.Clock.Now(), false) > 0 {
+		return reconcile.Result{RequeueAfter: Delay}, leftErr
 	}
-	_, err := k.tell(ctx, policy, left)
-	return reconcile.Result{RequeueAfter: Delay}, errors.Join(doubt, err)
+	_, err := k.writeStatus(ctx, policy, left)
+	return reconcile.Result{RequeueAfter: Delay}, errors.Join(leftErr, err)
 }
 
-// tell writes the status that a policy should have, and tells of conditions that turned.
-func (k *Keeper[T]) tell(ctx context.Context, policy T, left Left) (reconcile.Result, error) {
-	is, doubt := k.Describe(ctx, policy, left)
-	if is.Skip {
-		return reconcile.Result{RequeueAfter: max(is.Again, Delay)}, doubt
+// writeStatus writes the status that a policy should have, and reports transitions of its conditions.
+func (k *Keeper[T]) writeStatus(ctx context.Context, policy T, left Left) (reconcile.Result, error) {
+	description, describeErr := k.Describe(ctx, policy, left)
+	if description.Skip {
+		return reconcile.Result{RequeueAfter: max(description.Again, Delay)}, describeErr
 	}
 	before := policy.GetConditions()
-	written, err := kube.WriteStatus(ctx, k.Client, policy, is.After)
+	written, err := kube.WriteStatus(ctx, k.Client, policy, description.After)
 	if err != nil {
-		return reconcile.Result{}, errors.Join(err, doubt)
+		return reconcile.Result{}, errors.Join(err, describeErr)
 	}
 	if written {
-		Tell(k.Events, policy, before, is.After.GetConditions())
+		EmitTransitions(k.Events, policy, before, description.After.GetConditions())
 	}
-	if is.Stored != nil {
-		is.Stored(written)
+	if description.Stored != nil {
+		description.Stored(written)
 	}
-	return reconcile.Result{RequeueAfter: is.Again}, doubt
+	return reconcile.Result{RequeueAfter: description.Again}, describeErr
 }
 
 // accepted says whether a policy's status says that the rules admit it.
 func accepted(policy Object) bool {
 	return meta.IsStatusConditionTrue(policy.GetConditions(), v1alpha1.ConditionAccepted)
+}
+
+// Options are what the controllers of every kind need.
+type Options struct {
+	Guard *guard.Guard
+	Facts *kube.Facts
+	// OwnNamespace is where Autohealer's own pods run; "" when it runs outside the cluster.
+	OwnNamespace string
+	// Stored confirms just before an act that the rules in force are those that are stored.
+	Stored *kube.Stored
+	// Rejections learns which rules refuse which policies.
+	Rejections *kube.Rejections
+	// Leads says whether this replica surely leads, just before each act and each status. Default: it does.
+	Leads func() bool
+}
+
+// Current confirms just before an act that a policy and the rules are stored as they were judged.
+func (o *Options) Current(mgr manager.Manager) *kube.Generations {
+	return &kube.Generations{Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Stored: o.Stored}
+}
+
+// AddToManager adds a controller of this name that keeps the policies, with the manager's client, recorder and clock where the keeper has
+// none; lead takes its queue once this replica leads.
+func (k *Keeper[T]) AddToManager(mgr manager.Manager, name string, workers int, lead func(kube.Queue)) error {
+	k.Client = mgr.GetClient()
+	if k.Events == nil {
+		k.Events = mgr.GetEventRecorder("autohealer")
+	}
+	if k.Clock == nil {
+		k.Clock = clock.RealClock{}
+	}
+	return kube.AddController(mgr, name, k, workers, lead)
+}
+
+var evaluations = prometheus.NewCounterVec(prometheus.CounterOpts{
+	Name: "autohealer_policy_evaluations_total",
+	Help: "How often all rules were evaluated for stored policies at run time, by kind.",
+}, []string{"kind"})
+
+// RegisterMetrics adds the metric to the manager's registry; what registered before, another kind or manager, shares it.
+func RegisterMetrics() error {
+	return metric.Register(evaluations)
 }

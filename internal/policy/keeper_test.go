@@ -177,12 +177,12 @@ func TestAStatusIsWrittenWhenItChanged(t *testing.T) {
 
 func TestAPolicyThatIsGoneLosesItsTurn(t *testing.T) {
 	k := keeping(t, true)
-	k.pace.Wait(key("a"), noon, false)
+	k.throttle.Wait(key("a"), noon, false)
 	k.remove()
 	if _, err := k.looks(1); err != nil {
 		t.Fatal(err)
 	}
-	if wait := k.pace.Wait(key("a"), noon, false); wait != 0 {
+	if wait := k.throttle.Wait(key("a"), noon, false); wait != 0 {
 		t.Errorf("one that is made anew waits for %s", wait)
 	}
 }

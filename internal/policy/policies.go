@@ -66,8 +66,8 @@ func (p *Policy[T, R]) JudgedAs(object T) bool {
 		maps.Equal(p.labels, object.GetLabels()) && maps.Equal(p.annotations, object.GetAnnotations())
 }
 
-// Settled says whether this very object was judged and that still holds, so that status may tell of it.
-func (p *Policy[T, R]) Settled(object T) bool {
+// IsCurrent says whether this very object was judged and that still holds, so that status may tell of it.
+func (p *Policy[T, R]) IsCurrent(object T) bool {
 	return p.UID == object.GetUID() && p.Generation == object.GetGeneration() && !p.Outdated
 }
 
@@ -110,8 +110,8 @@ type Hooks[T Object, R Reading] struct {
 	AtOnce bool
 }
 
-// askers is how many policies of a kind are judged once more for acts at a time.
-const askers = 16
+// maxRejudging is how many policies of a kind are judged once more for acts at a time.
+const maxRejudging = 16
 
 // Policies are all stored policies of one kind. They are safe for concurrent use once Init was called. The rules are asked without a
 // lock: they may ask the API server what an account may do, and a slow answer about one policy must not keep the others waiting.
@@ -119,13 +119,13 @@ type Policies[T Object, R Reading] struct {
 	hooks Hooks[T, R]
 	// Statuses are the policies whose status the leader should look at.
 	Statuses kube.Requests
-	// Troubles are of writes for policies.
-	Troubles Troubles
-	// again are policies to judge, now or at a time.
-	again workqueue.TypedDelayingInterface[types.NamespacedName]
+	// Errors are of writes for policies.
+	Errors ErrorTracker
+	// toJudge are policies to judge, now or at a time.
+	toJudge workqueue.TypedDelayingInterface[types.NamespacedName]
 
-	// asking is held, for each policy by itself, while it is judged once more for an act.
-	asking keymutex.KeyMutex
+	// rejudging is held, for each policy by itself, while it is judged once more for an act.
+	rejudging keymutex.KeyMutex
 
 	// following is held while what Guardrails say is taken in.
 	following sync.Mutex
@@ -134,19 +134,19 @@ type Policies[T Object, R Reading] struct {
 	updating sync.Mutex
 	updated  map[types.NamespacedName]Policy[T, R] // needs updating
 
-	mu      sync.Mutex
-	latest  map[types.NamespacedName]T // needs mu, as all below
-	judged  map[types.NamespacedName]Policy[T, R]
-	changes int // of the rules, since the start
-	paused  Pause
-	unread  bool // no Guardrail is read yet
+	mu               sync.Mutex
+	latest           map[types.NamespacedName]T // needs mu, as all below
+	judged           map[types.NamespacedName]Policy[T, R]
+	changes          int // of the rules, since the start
+	paused           Pause
+	guardrailsUnread bool // no Guardrail is read yet
 }
 
 // Init has policies follow the rules; none is known yet.
 func (p *Policies[T, R]) Init(h Hooks[T, R]) {
-	p.hooks, p.again, p.asking = h, kube.NewDelayingQueue[types.NamespacedName](h.Clock), keymutex.NewHashed(askers)
+	p.hooks, p.toJudge, p.rejudging = h, kube.NewDelayingQueue[types.NamespacedName](h.Clock), keymutex.NewHashed(maxRejudging)
 	p.latest, p.judged, p.updated = map[types.NamespacedName]T{}, map[types.NamespacedName]Policy[T, R]{}, map[types.NamespacedName]Policy[T, R]{}
-	p.Troubles.Hit = func(policy types.NamespacedName) { p.Statuses.Add(policy, 0) }
+	p.Errors.OnChange = func(policy types.NamespacedName) { p.Statuses.Add(policy, 0) }
 	metric.AtZero(evaluations, []string{h.Kind})
 	p.followGuardrails()
 	h.Guard.OnChange(p.RulesChanged)
@@ -164,7 +164,7 @@ func (p *Policies[T, R]) Seen(ctx context.Context, object T) {
 	case p.hooks.AtOnce:
 		p.judge(ctx, key)
 	default:
-		p.again.Add(key)
+		p.toJudge.Add(key)
 	}
 	p.update(ctx, key)
 }
@@ -185,7 +185,7 @@ func (p *Policies[T, R]) Gone(object T) {
 	}
 	p.hooks.Forget(object)
 	p.updating.Unlock()
-	p.Troubles.Forget(object.GetUID())
+	p.Errors.Forget(object.GetUID())
 	p.Statuses.Add(key, 0) // once it isn't there any more its series go, too
 }
 
@@ -246,11 +246,11 @@ func (p *Policies[T, R]) judge(ctx context.Context, key types.NamespacedName) (o
 	}
 	evaluations.WithLabelValues(p.hooks.Kind).Inc()
 	judged.Admitted, judged.Verdict = guard.Admit(ctx, p.hooks.Guard, object)
-	return p.keep(key, judged, changes)
+	return p.storeVerdict(key, judged, changes)
 }
 
-// keep takes in what was judged. What changed meanwhile, the policy or the rules, it may not have been of.
-func (p *Policies[T, R]) keep(key types.NamespacedName, judged Policy[T, R], changes int) (ok bool) {
+// storeVerdict takes in what was judged. What changed meanwhile, the policy or the rules, it may not have been of.
+func (p *Policies[T, R]) storeVerdict(key types.NamespacedName, judged Policy[T, R], changes int) (ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	latest, ok := p.latest[key]
@@ -259,7 +259,7 @@ func (p *Policies[T, R]) keep(key types.NamespacedName, judged Policy[T, R], cha
 	}
 	if p.changes != changes || !judged.JudgedAs(latest) {
 		judged.Outdated = true
-		p.again.Add(key)
+		p.toJudge.Add(key)
 		if was, ok := p.judged[key]; ok && was.JudgedAs(latest) {
 			return true // by another one, of a newer state
 		}
@@ -268,7 +268,7 @@ func (p *Policies[T, R]) keep(key types.NamespacedName, judged Policy[T, R], cha
 	p.judged[key] = judged
 	p.hooks.Rejections.Set(p.name(key), judged.Verdict.RuleIDs())
 	if at := judged.Verdict.RecheckAt; !at.IsZero() {
-		p.again.AddAfter(key, at.Sub(p.hooks.Clock.Now())+kube.PastDeadline)
+		p.toJudge.AddAfter(key, at.Sub(p.hooks.Clock.Now())+kube.PastDeadline)
 	}
 	return true
 }
@@ -286,7 +286,7 @@ func (p *Policies[T, R]) Get(key types.NamespacedName) (Policy[T, R], bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	found, ok := p.judged[key]
-	found.Pause, found.PauseKnown = p.paused, !p.unread
+	found.Pause, found.PauseKnown = p.paused, !p.guardrailsUnread
 	return found, ok
 }
 
@@ -294,7 +294,7 @@ func (p *Policies[T, R]) Get(key types.NamespacedName) (Policy[T, R], bool) {
 // tell of it.
 func (p *Policies[T, R]) Current(object T) (Policy[T, R], bool) {
 	found, ok := p.Get(client.ObjectKeyFromObject(object))
-	return found, ok && found.Settled(object) && found.PauseKnown
+	return found, ok && found.IsCurrent(object) && found.PauseKnown
 }
 
 // Keys are the policies that were judged.
@@ -316,21 +316,21 @@ func (p *Policies[T, R]) Unjudged() (all []T) {
 	return all
 }
 
-// Unseen says whether the status of a policy doesn't tell yet what the rules say: who changed it or a rule waits for that.
-func (p *Policies[T, R]) Unseen(object T) bool {
+// VerdictUnreported says whether the status of a policy doesn't tell yet what the rules say: who changed it or a rule waits for that.
+func (p *Policies[T, R]) VerdictUnreported(object T) bool {
 	found, judged := p.Get(client.ObjectKeyFromObject(object))
 	return judged && !found.Outdated && found.Read.Unreadable() == nil && accepted(object) != found.Verdict.Allowed
 }
 
 // Run judges each policy whose time has come, until ctx ends. Several may run.
 func (p *Policies[T, R]) Run(ctx context.Context) {
-	defer context.AfterFunc(ctx, p.again.ShutDown)()
+	defer context.AfterFunc(ctx, p.toJudge.ShutDown)()
 	for {
-		key, stopping := p.again.Get()
+		key, stopping := p.toJudge.Get()
 		if stopping {
 			return
 		}
 		p.Judge(ctx, key)
-		p.again.Done(key)
+		p.toJudge.Done(key)
 	}
 }

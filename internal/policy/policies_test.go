@@ -160,12 +160,12 @@ func TestOnlyThePoliciesThatAChangeConcernsAreJudgedAgain(t *testing.T) {
 // judgeAllDue does what Run would, and counts how often the rules were asked.
 func (j *Policies[T, R]) judgeAllDue(t *testing.T) (judgements int) {
 	t.Helper()
-	for ; j.again.Len() > 0; judgements++ {
-		due, _ := j.again.Get()
+	for ; j.toJudge.Len() > 0; judgements++ {
+		due, _ := j.toJudge.Get()
 		if !j.judge(t.Context(), due) {
 			t.Errorf("%s is gone", due)
 		}
-		j.again.Done(due)
+		j.toJudge.Done(due)
 	}
 	return judgements
 }
@@ -206,8 +206,8 @@ func TestNothingIsAdmittedBeforeGuardrailsAreRead(t *testing.T) {
 		t.Error("it says who pauses")
 	}
 	g.SetGuardrails(nil)
-	if by, known := j.PausedBy(); by.By != "" || !known || j.again.Len() != 1 {
-		t.Errorf("paused by %+v, %t; %d are judged again", by, known, j.again.Len())
+	if by, known := j.PausedBy(); by.By != "" || !known || j.toJudge.Len() != 1 {
+		t.Errorf("paused by %+v, %t; %d are judged again", by, known, j.toJudge.Len())
 	}
 }
 
@@ -261,7 +261,7 @@ func TestASlowAnswerAboutOnePolicyKeepsNoOtherWaiting(t *testing.T) {
 		}
 		for _, name := range []string{"slow", "a", "b"} {
 			j.observe(stored(name))
-			j.again.Add(key(name))
+			j.toJudge.Add(key(name))
 			if name == "slow" {
 				<-a.questions
 			}
@@ -332,8 +332,8 @@ func TestWhatChangesWhileItIsJudgedIsJudgedAgain(t *testing.T) {
 			change(j, g)
 			close(a.answers)
 			<-done
-			if judged, _ := j.Get(key("slow")); !judged.Outdated || j.again.Len() != 1 {
-				t.Errorf("outdated %t, %d are judged again", judged.Outdated, j.again.Len())
+			if judged, _ := j.Get(key("slow")); !judged.Outdated || j.toJudge.Len() != 1 {
+				t.Errorf("outdated %t, %d are judged again", judged.Outdated, j.toJudge.Len())
 			}
 		})
 	}

@@ -26,53 +26,53 @@ func (p *Policies[T, R]) outdate(c guard.Change) {
 	defer p.mu.Unlock()
 	p.changes++
 	if slices.Contains(c.Kinds, p.hooks.Kind) {
-		p.allSoon()
+		p.requeueAll()
 	}
 	for _, target := range c.Targets {
 		if target.Kind == p.hooks.Kind {
-			p.soon(types.NamespacedName{Namespace: target.Namespace, Name: target.Name})
+			p.requeue(types.NamespacedName{Namespace: target.Namespace, Name: target.Name})
 		}
 	}
 }
 
-func (p *Policies[T, R]) allSoon() {
+func (p *Policies[T, R]) requeueAll() {
 	for key := range p.judged {
-		p.soon(key)
+		p.requeue(key)
 	}
 }
 
-// soon has a policy judged again; until then nobody acts for it. It needs p.mu.
-func (p *Policies[T, R]) soon(key types.NamespacedName) {
+// requeue has a policy judged again; until then nobody acts for it. It needs p.mu.
+func (p *Policies[T, R]) requeue(key types.NamespacedName) {
 	was, ok := p.judged[key]
 	if !ok {
 		return // it is judged when it comes, or being judged: keep notices
 	}
 	was.Outdated = true
 	p.judged[key] = was
-	p.again.Add(key)
+	p.toJudge.Add(key)
 }
 
 // followGuardrails puts in force what all of them together say.
 func (p *Policies[T, R]) followGuardrails() {
-	if p.takeGuardrails() {
+	if p.applyGuardrails() {
 		p.updateAll()
 	}
 }
 
-// takeGuardrails takes in the latest that they say. Who asked for it first may come last, so it is read under the lock.
-func (p *Policies[T, R]) takeGuardrails() (turned bool) {
+// applyGuardrails takes in the latest that they say. Who asked for it first may come last, so it is read under the lock.
+func (p *Policies[T, R]) applyGuardrails() (turned bool) {
 	p.following.Lock()
 	defer p.following.Unlock()
 	all := p.hooks.Guard.Policy()
 	if p.hooks.Guardrails != nil {
 		p.hooks.Guardrails(all)
 	}
-	return p.pausedBy(all)
+	return p.setPause(all)
 }
 
 // Pause has all policies learn at once what pauses them, when that is something else than before.
 func (p *Policies[T, R]) Pause(all guardrail.Policy) {
-	if p.pausedBy(all) {
+	if p.setPause(all) {
 		p.updateAll()
 	}
 }
@@ -83,14 +83,14 @@ func (p *Policies[T, R]) updateAll() {
 	}
 }
 
-// pausedBy takes in what pauses; turned says that it is something else than before.
-func (p *Policies[T, R]) pausedBy(all guardrail.Policy) (turned bool) {
+// setPause takes in what pauses; turned says that it is something else than before.
+func (p *Policies[T, R]) setPause(all guardrail.Policy) (turned bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	was := p.unread
-	p.unread = slices.Contains(all.PausedBy, guardrail.UnreadName)
-	if was && !p.unread {
-		p.allSoon()
+	was := p.guardrailsUnread
+	p.guardrailsUnread = slices.Contains(all.PausedBy, guardrail.UnreadName)
+	if was && !p.guardrailsUnread {
+		p.requeueAll()
 	}
 	by := PausedBy(all)
 	turned = p.paused != by
@@ -102,7 +102,7 @@ func (p *Policies[T, R]) pausedBy(all guardrail.Policy) (turned bool) {
 func (p *Policies[T, R]) PausedBy() (by Pause, known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.paused, !p.unread
+	return p.paused, !p.guardrailsUnread
 }
 
 // PausedBy says what pauses new acts, as status and holds tell it.
@@ -126,22 +126,51 @@ func PausedBy(p guardrail.Policy) Pause {
 	return Pause{By: "Guardrails " + strings.Join(p.PausedBy, ", ") + " pause all new acts"}
 }
 
-// FromVerdict is what the conditions that every kind has tell of a verdict. Unreadable says why the spec can't be read.
-func FromVerdict(v guard.Verdict, unreadable error) Acceptance {
+// AcceptanceOf is what the conditions that every kind has tell of a verdict. Unreadable says why the spec can't be read.
+func AcceptanceOf(v guard.Verdict, unreadable error) Acceptance {
 	return Acceptance{
 		Unreadable: unreadable, Allowed: v.Allowed, Violated: len(v.Violations) > 0,
-		RuleSet: v.RuleSetHash, Message: v.Message(), Lifted: lifted(v.Lifted),
+		RuleSet: v.RuleSetHash, Message: v.Message(), Lifted: liftedMessage(v.Lifted),
 	}
 }
 
-// lifted tells which exceptions keep which rules from refusing the policy.
-func lifted(all []guard.Lifted) string {
-	says := make([]string, 0, len(all))
+// liftedMessage tells which exceptions keep which rules from refusing the policy.
+func liftedMessage(all []guard.Lifted) string {
+	messages := make([]string, 0, len(all))
 	for _, l := range all {
-		says = append(says, fmt.Sprintf("GuardrailException %s lifts %s until %s", l.Exception, l.Rule, l.Until.UTC().Format(time.RFC3339)))
+		messages = append(messages, fmt.Sprintf("GuardrailException %s lifts %s until %s", l.Exception, l.Rule, l.Until.UTC().Format(time.RFC3339)))
 	}
-	if len(says) == 0 {
+	if len(messages) == 0 {
 		return ""
 	}
-	return Sentence(says...)
+	return Sentence(messages...)
+}
+
+// verdictTTL is for how long a judgement is used for acts that may be over without any event, as one over an account's rights: asking anew
+// costs a preview, and in a storm there are many acts.
+const verdictTTL = time.Second
+
+// Admission gives the policy of this UID whose admission covers an act now; ok is false when none does. What may change without any
+// event is asked once more, for all who wait for that at once.
+func (p *Policies[T, R]) Admission(ctx context.Context, key types.NamespacedName, uid types.UID) (now Policy[T, R], ok bool) {
+	if now, ok = p.Get(key); ok && p.mayHaveChanged(now) {
+		now, ok = p.judgeOnce(ctx, key)
+	}
+	return now, ok && now.UID == uid && !now.Outdated && now.Admitted.Valid() && now.Verdict.RuleSetHash == p.hooks.Guard.RuleSetHash(p.hooks.Kind)
+}
+
+// mayHaveChanged says whether time may have changed what the rules say.
+func (p *Policies[T, R]) mayHaveChanged(policy Policy[T, R]) bool {
+	recheck, now := policy.Verdict.RecheckAt, p.hooks.Clock.Now()
+	return !recheck.IsZero() && !policy.Outdated && (now.Sub(policy.JudgedAt) >= verdictTTL || !now.Before(recheck))
+}
+
+func (p *Policies[T, R]) judgeOnce(ctx context.Context, key types.NamespacedName) (Policy[T, R], bool) {
+	p.rejudging.LockKey(key.String())
+	defer func() { _ = p.rejudging.UnlockKey(key.String()) }() // it is locked
+	if policy, ok := p.Get(key); !ok || !p.mayHaveChanged(policy) {
+		return policy, ok
+	}
+	p.Judge(ctx, key)
+	return p.Get(key)
 }

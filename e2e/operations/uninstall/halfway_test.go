@@ -74,9 +74,9 @@ var _ = Describe("kubectl autohealer uninstall that is killed", func() {
 			u := verb.Uninstaller{
 				Client: mortal(1), Kinds: memory.NewMemCacheClient(kinds), Clock: clock.RealClock{}, Namespace: harness.Namespace, Manager: "autohealer-manager",
 				Leads: func(context.Context) (bool, bool, string) { return false, true, "" }, Timeout: time.Minute,
-				Tell: func(what string) { wrote = append(wrote, fmt.Sprint(runs, ": ", what)) }, Progress: func(string) {},
+				Report: func(what string) { wrote = append(wrote, fmt.Sprint(runs, ": ", what)) }, Progress: func(string) {},
 			}
-			found, err := u.Look(ctx)
+			found, err := u.Survey(ctx)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(found.Blocked).To(BeEmpty())
 			if found.Nothing() {

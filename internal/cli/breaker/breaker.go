@@ -17,8 +17,8 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
 
-// lookAgain lies between two looks at whether the manager has followed.
-const lookAgain = 100 * time.Millisecond
+// pollInterval is how often it is checked whether the manager has followed.
+const pollInterval = 100 * time.Millisecond
 
 // Open is a breaker that is open, or was until it was reset.
 type Open struct {
@@ -74,7 +74,7 @@ func Reset(ctx context.Context, c client.Client, policy client.Object, ownNamesp
 
 // Followed waits until the manager has closed the breaker, at most for so long.
 func (o *Open) Followed(ctx context.Context, c client.Client, within time.Duration) (followed bool, err error) {
-	err = wait.PollUntilContextTimeout(ctx, lookAgain, within, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, pollInterval, within, true, func(ctx context.Context) (bool, error) {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(o.Policy), o.Policy); err != nil {
 			return false, err
 		}

@@ -175,7 +175,7 @@ func byField(a, b *field.Error) int {
 }
 
 func fieldOf(e *field.Error) string {
-	if of := unfit.FindStringSubmatch(e.Detail); of != nil {
+	if of := overflow.FindStringSubmatch(e.Detail); of != nil {
 		return of[2]
 	}
 	if e.Field == "<nil>" {

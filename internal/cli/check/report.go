@@ -120,8 +120,8 @@ func Ours(d manifest.Document) bool {
 	return group == v1alpha1.GroupVersion.Group
 }
 
-// Stranger warns of a document that is none of ours but by its kind: a misspelt API group would let anything pass unjudged.
-func (c *Checker) Stranger(d manifest.Document) (Report, bool) {
+// ForeignKindWarning warns of a document that is none of ours but by its kind: a misspelt API group would let anything pass unjudged.
+func (c *Checker) ForeignKindWarning(d manifest.Document) (Report, bool) {
 	r := identify(d.Object)
 	for gvk := range c.definitions {
 		if gvk.Kind != r.Kind {

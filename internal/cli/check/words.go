@@ -26,7 +26,7 @@ const remainder = "; the schema has more rules, which are asked once this is rig
 // it, and what to write.
 func words(e *field.Error) string {
 	at, is := cmp.Or(fieldOf(e), "the object"), shown(e.BadValue)
-	if unfit := unfit.FindStringSubmatch(e.Detail); unfit != nil {
+	if unfit := overflow.FindStringSubmatch(e.Detail); unfit != nil {
 		return at + " has a number that is too large or isn't whole; write " + cmp.Or(typeWords[unfit[1]], unfit[1])
 	}
 	switch e.Type {
@@ -48,8 +48,8 @@ func words(e *field.Error) string {
 	return e.Error()
 }
 
-// unfit is what the API server says, of no field, of a number that its type can't hold.
-var unfit = regexp.MustCompile(`^Checked value must be of type (\w+).* in (\S+)$`)
+// overflow is what the API server says, of no field, of a number that its type can't hold.
+var overflow = regexp.MustCompile(`^Checked value must be of type (\w+).* in (\S+)$`)
 
 var (
 	number = regexp.MustCompile(`\d+`)
@@ -174,7 +174,7 @@ func undecodable(err error) string {
 	if of, isField := errors.AsType[*field.Error](err); isField {
 		return words(of)
 	}
-	if what, isType := guard.Misfit(err, "metadata"); isType {
+	if what, isType := guard.TypeMismatch(err, "metadata"); isType {
 		return what
 	}
 	return "metadata must be a map with a name"

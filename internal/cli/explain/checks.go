@@ -14,7 +14,7 @@ import (
 // Checked says which conditions of an object HealthCheckRegistrations decide: from what each check looks at and says of it to
 // the condition, or why there is none.
 func Checked(title, namespace string, of snapshot.CheckedView, now time.Time) string {
-	t := &text{now: now}
+	t := &explanation{now: now}
 	if namespace != "" {
 		title += " in namespace " + namespace
 	}
@@ -28,7 +28,7 @@ func Checked(title, namespace string, of snapshot.CheckedView, now time.Time) st
 	return t.out.String()
 }
 
-func (t *text) checks(v snapshot.ChecksView) {
+func (t *explanation) checks(v snapshot.ChecksView) {
 	t.line(1, "HealthCheckRegistration %s:%s", v.Registration.Name, how(v))
 	if v.Target == nil {
 		return
@@ -71,7 +71,7 @@ func how(v snapshot.ChecksView) string {
 }
 
 // manager says what the manager says of the registration.
-func (t *text) manager(said *v1alpha1.HealthCheckRegistrationStatus) {
+func (t *explanation) manager(said *v1alpha1.HealthCheckRegistrationStatus) {
 	for _, why := range []string{v1alpha1.ConditionStalled, v1alpha1.ConditionBreakerOpen} {
 		if c := meta.FindStatusCondition(said.Conditions, why); c != nil && c.Status == metav1.ConditionTrue {
 			t.line(2, "%s %s: %s", why, t.since(c.LastTransitionTime.Time), c.Message)

@@ -20,7 +20,7 @@ import (
 
 // Node says how all ConditionSets stand to a node.
 func Node(v snapshot.NodeView) string {
-	t := &text{now: v.At.Now}
+	t := &explanation{now: v.At.Now}
 	t.line(0, "node/%s", v.Node)
 	if v.Broken != nil {
 		t.line(1, "The record of what Autohealer did here, the annotation %s, can't be read, so nothing is done and nothing undone. To fix it, %s", v1alpha1.AnnotationOwnedTaints, v.Broken.RepairSteps())
@@ -28,11 +28,11 @@ func Node(v snapshot.NodeView) string {
 	if h := v.Plan.Node.Hold; h.Active(v.At.Now, v.At.Server) {
 		t.line(1, "Left alone: %s. What was done is undone all the same.", h.Message(v.At.Now))
 	}
-	for _, s := range v.Sights {
+	for _, s := range v.SetStatuses {
 		t.set(v, s)
 	}
 	for _, o := range v.Orphans {
-		t.line(1, "ConditionSet %s, which %s: taint %s:%s %s", o.Name, isnt(v.Unknown), o.Key, o.Effect, t.since(o.Since.Time))
+		t.line(1, "ConditionSet %s, which %s: taint %s:%s %s", o.Name, missingPolicy(v.Unknown), o.Key, o.Effect, t.since(o.Since.Time))
 		if v.Unknown != nil {
 			continue
 		}
@@ -43,14 +43,14 @@ func Node(v snapshot.NodeView) string {
 		t.line(2, "It is undone once the set was found missing twice, a minute apart.")
 	}
 	t.unknown("ConditionSets", v.Unknown)
-	if len(v.Sights)+len(v.Orphans) == 0 && v.Unknown == nil {
+	if len(v.SetStatuses)+len(v.Orphans) == 0 && v.Unknown == nil {
 		t.line(1, "No ConditionSet is about this node, and Autohealer did nothing to it.")
 	}
 	return t.out.String()
 }
 
-// isnt says of a policy that isn't there what is known of that.
-func isnt(unknown error) string {
+// missingPolicy says of a policy that isn't stored what is known of it.
+func missingPolicy(unknown error) string {
 	if unknown != nil {
 		return "isn't among the facts"
 	}
@@ -58,14 +58,14 @@ func isnt(unknown error) string {
 }
 
 // unknown says that not all is known of what policies of a kind do.
-func (t *text) unknown(plural string, why error) {
+func (t *explanation) unknown(plural string, why error) {
 	if why != nil {
 		t.line(1, "Not all is known of what %s do: %v.", plural, why)
 	}
 }
 
 // set tells of one set: what it did, what it saw, what it would do, and what is in the way.
-func (t *text) set(v snapshot.NodeView, s condition.SetStatus) {
+func (t *explanation) set(v snapshot.NodeView, s condition.SetStatus) {
 	t.line(1, "ConditionSet %s: %s", s.Set.Name, t.state(s))
 	for _, m := range s.Members {
 		t.line(2, "%s", t.member(m, s))
@@ -88,15 +88,15 @@ func (t *text) set(v snapshot.NodeView, s condition.SetStatus) {
 		t.line(2, "Now: an eviction is due; the manager first reads which pods run here that nothing may evict")
 	}
 	if len(steps) == 0 {
-		t.end(s)
+		t.nextChange(s)
 	}
-	if says := v.Says[s.Set.UID]; says != "" {
+	if says := v.Explanations[s.Set.UID]; says != "" {
 		t.line(2, "The manager says: %s", says)
 	}
 }
 
 // state is what the set did here, or how it stands to the node.
-func (t *text) state(s condition.SetStatus) string {
+func (t *explanation) state(s condition.SetStatus) string {
 	did := ""
 	if s.Claim != nil {
 		did = fmt.Sprintf("taint %s:%s %s", s.Claim.Key, s.Claim.Effect, t.since(s.Claim.Since.Time))
@@ -126,7 +126,7 @@ func (t *text) state(s condition.SetStatus) string {
 	return did + "is not about this node any more"
 }
 
-func (t *text) member(m condition.MemberStatus, s condition.SetStatus) string {
+func (t *explanation) member(m condition.MemberStatus, s condition.SetStatus) string {
 	if !m.Reported {
 		return fmt.Sprintf("%s: the node does not report it; the set asks for %s", m.Type, m.Status)
 	}
@@ -142,8 +142,8 @@ func (t *text) member(m condition.MemberStatus, s condition.SetStatus) string {
 	return says
 }
 
-// end says what time alone will bring, when nothing else is to be done now.
-func (t *text) end(s condition.SetStatus) {
+// nextChange says what time alone will bring, when nothing else is to be done now.
+func (t *explanation) nextChange(s condition.SetStatus) {
 	switch {
 	case s.Claim == nil && s.Match.Phase == condition.Matching && t.now.Before(s.Match.DueAt):
 		t.line(2, "It acts %s, when that has lasted for %s", t.at(s.Match.DueAt), duration.HumanDuration(s.Set.For))
@@ -184,27 +184,27 @@ func verb(step condition.Step) string {
 	return fmt.Sprintf("correct the record of %s (%s)", step.Key, step.Reason)
 }
 
-func (t *text) waits(h condition.Hold) string {
+func (t *explanation) waits(h condition.Hold) string {
 	if h.At.IsZero() {
 		return ""
 	}
 	return "; in line " + t.since(h.At)
 }
 
-// text is what is being said.
-type text struct {
+// explanation is the text that is being written.
+type explanation struct {
 	out strings.Builder
 	now time.Time
 }
 
-func (t *text) line(depth int, format string, args ...any) {
+func (t *explanation) line(depth int, format string, args ...any) {
 	t.out.WriteString(strings.Repeat("  ", depth))
 	fmt.Fprintf(&t.out, format, args...)
 	t.out.WriteString("\n")
 }
 
 // since tells when something began, and how long ago.
-func (t *text) since(moment time.Time) string {
+func (t *explanation) since(moment time.Time) string {
 	if moment.IsZero() {
 		return "at a time that is not known"
 	}
@@ -212,7 +212,7 @@ func (t *text) since(moment time.Time) string {
 }
 
 // at tells when something will be, and in how long.
-func (t *text) at(moment time.Time) string {
+func (t *explanation) at(moment time.Time) string {
 	return fmt.Sprintf("at %s (in %s)", moment.UTC().Format(time.RFC3339), duration.HumanDuration(max(0, moment.Sub(t.now))))
 }
 

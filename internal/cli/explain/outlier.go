@@ -15,12 +15,12 @@ import (
 
 // Ejections tells of hosts whether Envoys have ejected them, and what ejects them and brings them back. Unknown says
 // what isn't known that policies are planned by; nil when all is.
-func Ejections(seats []snapshot.Seat, unknown error, now time.Time) string {
-	t := &text{now: now}
+func Ejections(assignments []snapshot.HostAssignment, unknown error, now time.Time) string {
+	t := &explanation{now: now}
 	t.unknown("OutlierPolicies", unknown)
-	var last *snapshot.Seat
-	for i := range seats {
-		s := &seats[i]
+	var last *snapshot.HostAssignment
+	for i := range assignments {
+		s := &assignments[i]
 		if last == nil || last.Cluster != s.Cluster {
 			t.cluster(s)
 		}
@@ -31,11 +31,11 @@ func Ejections(seats []snapshot.Seat, unknown error, now time.Time) string {
 }
 
 // cluster tells what the policy does there, and with which limits.
-func (t *text) cluster(s *snapshot.Seat) {
+func (t *explanation) cluster(s *snapshot.HostAssignment) {
 	settings := &s.Read.Settings
-	t.line(1, "OutlierPolicy %s, Envoy cluster %s: %s", nameIn(s.Policy, s.Cluster.Service.Namespace), s.Cluster, stance(s.Read))
-	if s.Behind != "" {
-		t.line(2, "Not what Envoys have everywhere: %s", s.Behind)
+	t.line(1, "OutlierPolicy %s, Envoy cluster %s: %s", nameIn(s.Policy, s.Cluster.Service.Namespace), s.Cluster, policyEffect(s.Read))
+	if s.OutOfDate != "" {
+		t.line(2, "Not what Envoys have everywhere: %s", s.OutOfDate)
 	}
 	if !s.Read.Detects() {
 		return
@@ -52,7 +52,7 @@ func (t *text) cluster(s *snapshot.Seat) {
 	t.line(2, "%s", most)
 }
 
-func stance(p *outlier.Policy) string {
+func policyEffect(p *outlier.Policy) string {
 	switch {
 	case p.Refused:
 		return "a rule refuses the policy, so nothing is detected"
@@ -65,7 +65,7 @@ func stance(p *outlier.Policy) string {
 }
 
 // ejectedIn counts the ejected hosts of a cluster; known is false while nobody can tell, or not all are named.
-func ejectedIn(s *snapshot.Seat) (n int, known bool) {
+func ejectedIn(s *snapshot.HostAssignment) (n int, known bool) {
 	status := &s.Policy.Status
 	for _, x := range status.Ejections {
 		if x.Cluster == s.Cluster.String() {
@@ -76,7 +76,7 @@ func ejectedIn(s *snapshot.Seat) (n int, known bool) {
 }
 
 // ejection says whether a host is ejected, since when, and when it may be back.
-func (t *text) ejection(s *snapshot.Seat) string {
+func (t *explanation) ejection(s *snapshot.HostAssignment) string {
 	status := &s.Policy.Status
 	i := slices.IndexFunc(status.Ejections, func(x v1alpha1.OutlierEjection) bool { return x.Cluster == s.Cluster.String() && x.Address == s.At() })
 	unknown := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionEjectionsUnknown)
@@ -103,7 +103,7 @@ func (t *text) ejection(s *snapshot.Seat) string {
 	return "not ejected"
 }
 
-func hostName(s *snapshot.Seat) string {
+func hostName(s *snapshot.HostAssignment) string {
 	if s.Pod == "" {
 		return s.At()
 	}

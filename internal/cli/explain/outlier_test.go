@@ -40,7 +40,7 @@ func TestWhatIsToldOfAPodThatEnvoysMayEject(t *testing.T) {
 				t.Fatal(err)
 			}
 			host := outlier.Host{Address: "10.0.0.1", Port: 8080, Pod: "web-1"}
-			told := Ejections([]snapshot.Seat{{
+			told := Ejections([]snapshot.HostAssignment{{
 				Policy: op, Read: read, Host: host, Hosts: []outlier.Host{host, {Address: "10.0.0.2", Port: 8080}, {Address: "10.0.0.3", Port: 8080}},
 				Cluster: outlier.Key{Service: types.NamespacedName{Namespace: "shop", Name: "web"}, Port: 80},
 			}}, nil, now)

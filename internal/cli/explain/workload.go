@@ -33,13 +33,13 @@ type Dependent struct {
 }
 
 // dependent tells what ProbeConfigs did to an object and would do, by what the manager wrote into their status.
-func (t *text) dependent(d Dependent) {
+func (t *explanation) dependent(d Dependent) {
 	if d.Hold.Active(t.now, t.now) {
 		t.line(1, "Left alone: %s.", d.Hold.Message(t.now))
 	}
 	t.unknown("ProbeConfigs", d.Unknown)
 	if r := d.Orphan; r != nil {
-		t.line(1, "ProbeConfig %s, which %s or no longer names it: scaled down from %s %s", r.Policy, isnt(d.Unknown), sample.Count(int(r.Replicas), "replica"), t.since(r.Since.Time))
+		t.line(1, "ProbeConfig %s, which %s or no longer names it: scaled down from %s %s", r.Policy, missingPolicy(d.Unknown), sample.Count(int(r.Replicas), "replica"), t.since(r.Since.Time))
 	}
 	if d.Orphan != nil && d.Unknown == nil {
 		t.line(2, "It gets them back soon: once the config was found missing twice, a minute apart, or at once where it only names others now. By hand: kubectl autohealer undo")
@@ -61,16 +61,16 @@ func (t *text) dependent(d Dependent) {
 	}
 }
 
-// scaledNamed is how many objects that are scaled down a config's status names at most.
-const scaledNamed = 20
+// maxScaledNamed is how many objects that are scaled down a config's status names at most.
+const maxScaledNamed = 20
 
 const whileProbesFail = "while the probe from inside succeeds and the one from outside fails"
 
 // scaling says what a config did to an object, and what would end it; or when it would do it, or why it doesn't.
-func (t *text) scaling(v *snapshot.ProberView, d Dependent) string {
+func (t *explanation) scaling(v *snapshot.ProberView, d Dependent) string {
 	pc := &v.Config
-	if taken, since := t.taken(v, d); taken > 0 {
-		return fmt.Sprintf("scaled down from %s %s; %s", sample.Count(int(taken), "replica"), t.since(since), givenBack(v))
+	if taken, since := t.removedReplicas(v, d); taken > 0 {
+		return fmt.Sprintf("scaled down from %s %s; %s", sample.Count(int(taken), "replica"), t.since(since), restoration(v))
 	}
 	does := "did nothing to it"
 	switch {
@@ -80,7 +80,7 @@ func (t *text) scaling(v *snapshot.ProberView, d Dependent) string {
 		does = "only observes"
 	}
 	switch {
-	case v.Object == nil && len(pc.Status.Scaled) >= scaledNamed:
+	case v.Object == nil && len(pc.Status.Scaled) >= maxScaledNamed:
 		return fmt.Sprintf("whether it is scaled down isn't known: the object can't be read, and the config's status names only %d of those that are", len(pc.Status.Scaled))
 	case v.Down.Reason != "":
 		return fmt.Sprintf("%s; it is left alone also %s: %s (%s)", does, whileProbesFail, v.Down.Message, v.Down.Reason)
@@ -94,8 +94,8 @@ func (t *text) scaling(v *snapshot.ProberView, d Dependent) string {
 	return fmt.Sprintf("%s; it is scaled down %s", does, whileProbesFail)
 }
 
-// taken is what was taken from an object that is down, by its record; by the config's status where the object can't be read.
-func (t *text) taken(v *snapshot.ProberView, d Dependent) (replicas int32, since time.Time) {
+// removedReplicas is what was taken from an object that is down, by its record; by the config's status where the object can't be read.
+func (t *explanation) removedReplicas(v *snapshot.ProberView, d Dependent) (replicas int32, since time.Time) {
 	if r := v.Ours(); r != nil && v.Object.Replicas == 0 {
 		return r.Replicas, r.Since.Time
 	}
@@ -108,8 +108,8 @@ func (t *text) taken(v *snapshot.ProberView, d Dependent) (replicas int32, since
 	return v.Config.Status.Scaled[i].PreviousReplicas, v.Config.Status.Scaled[i].Since.Time
 }
 
-// givenBack says when an object gets back what was taken, or why it doesn't.
-func givenBack(v *snapshot.ProberView) string {
+// restoration says when an object gets back what was taken, or why it doesn't.
+func restoration(v *snapshot.ProberView) string {
 	switch pc := &v.Config; {
 	case v.Up.Reason != "":
 		return fmt.Sprintf("it doesn't get them back: %s (%s)", v.Up.Message, v.Up.Reason)
@@ -121,7 +121,7 @@ func givenBack(v *snapshot.ProberView) string {
 	return "it gets them back a minute after the probe from outside succeeds again"
 }
 
-func (t *text) condition(pc *v1alpha1.ProbeConfig, conditionType string) {
+func (t *explanation) condition(pc *v1alpha1.ProbeConfig, conditionType string) {
 	c := meta.FindStatusCondition(pc.Status.Conditions, conditionType)
 	if c == nil {
 		return
@@ -135,7 +135,7 @@ func (t *text) condition(pc *v1alpha1.ProbeConfig, conditionType string) {
 
 // Service says what WeederConfigs make of a Service's readiness.
 func Service(key types.NamespacedName, weeders snapshot.Weeders, now time.Time) string {
-	t := &text{now: now}
+	t := &explanation{now: now}
 	t.line(0, "service/%s in namespace %s", key.Name, key.Namespace)
 	said := false
 	for _, v := range weeders.Views {
@@ -146,10 +146,10 @@ func Service(key types.NamespacedName, weeders snapshot.Weeders, now time.Time) 
 			said = true
 			t.line(1, "WeederConfig %s: %s", nameIn(v.Config, key.Namespace), t.service(s))
 			t.line(2, "Pods that depend on it: %d; %d of them crash-loop", s.Dependents, s.CrashLooping)
-			for _, p := range s.Pods[:min(len(s.Pods), podsShown)] {
-				t.line(2, "pod/%s: %s", p.Name, t.fate(p, s))
+			for _, p := range s.Pods[:min(len(s.Pods), maxPods)] {
+				t.line(2, "pod/%s: %s", p.Name, t.podOutcome(p, s))
 			}
-			t.rest(2, len(s.Pods))
+			t.omitted(2, len(s.Pods))
 			t.recent(v.Config, func(d v1alpha1.PodDeletion) bool { return d.Namespace == key.Namespace && d.Service == key.Name })
 		}
 	}
@@ -162,7 +162,7 @@ func Service(key types.NamespacedName, weeders snapshot.Weeders, now time.Time) 
 
 // Workload says what ProbeConfigs did and would do to what has a scale, and WeederConfigs to its pods: those deletions that are ours says.
 func Workload(title string, d Dependent, pods []*weeder.Pod, weeders snapshot.Weeders, now time.Time, ours func(v1alpha1.PodDeletion) bool) string {
-	t := &text{now: now}
+	t := &explanation{now: now}
 	t.line(0, "%s in namespace %s", title, d.Namespace)
 	t.dependent(d)
 	if len(pods) > 0 {
@@ -171,32 +171,32 @@ func Workload(title string, d Dependent, pods []*weeder.Pod, weeders snapshot.We
 	return t.out.String()
 }
 
-// podsShown of a workload or a Service are told of one by one.
-const podsShown = 20
+// maxPods of a workload or a Service are listed.
+const maxPods = 20
 
-// rest counts the pods that aren't told of.
-func (t *text) rest(depth, pods int) {
-	if more := pods - podsShown; more > 0 {
+// omitted counts the pods that aren't listed.
+func (t *explanation) omitted(depth, pods int) {
+	if more := pods - maxPods; more > 0 {
 		t.line(depth, "%s more like these: kubectl autohealer explain pod/NAME tells of each", sample.Count(more, "pod"))
 	}
 }
 
-func (t *text) workload(pods []*weeder.Pod, weeders snapshot.Weeders, ours func(v1alpha1.PodDeletion) bool) {
+func (t *explanation) workload(pods []*weeder.Pod, weeders snapshot.Weeders, ours func(v1alpha1.PodDeletion) bool) {
 	looping := 0
 	for _, p := range pods {
 		loop := p.Loop(true)
 		if loop.Container == "" {
 			continue
 		}
-		if looping++; looping > podsShown {
+		if looping++; looping > maxPods {
 			continue
 		}
 		t.line(1, "pod/%s: %s", p.Name, loop)
-		if !t.fates(p, weeders.Views) && weeders.Unknown == nil {
+		if !t.podOutcomes(p, weeders.Views) && weeders.Unknown == nil {
 			t.line(2, "No WeederConfig says that it depends on a Service.")
 		}
 	}
-	t.rest(1, looping)
+	t.omitted(1, looping)
 	if looping == 0 {
 		t.line(1, "Of %s none crash-loops, so none is deleted.", sample.Count(len(pods), "pod"))
 	}
@@ -206,8 +206,8 @@ func (t *text) workload(pods []*weeder.Pod, weeders snapshot.Weeders, ours func(
 	}
 }
 
-// fates tells for each Service that a pod depends on what becomes of the pod.
-func (t *text) fates(p *weeder.Pod, views []snapshot.WeederView) (said bool) {
+// podOutcomes says for each Service that a pod depends on what becomes of the pod.
+func (t *explanation) podOutcomes(p *weeder.Pod, views []snapshot.WeederView) (said bool) {
 	for _, v := range views {
 		for _, s := range v.Services {
 			i := slices.IndexFunc(s.Pods, func(o weeder.PodForecast) bool { return o.Name == p.Name })
@@ -216,14 +216,14 @@ func (t *text) fates(p *weeder.Pod, views []snapshot.WeederView) (said bool) {
 			}
 			said = true
 			t.line(2, "WeederConfig %s, Service %s: %s", nameIn(v.Config, p.Namespace), s.Name, t.service(s))
-			t.line(3, "%s", t.fate(s.Pods[i], s))
+			t.line(3, "%s", t.podOutcome(s.Pods[i], s))
 		}
 	}
 	return said
 }
 
 // service says how a Service is, and whether a window is open for it.
-func (t *text) service(s weeder.ServiceForecast) string {
+func (t *explanation) service(s weeder.ServiceForecast) string {
 	says := "not Ready"
 	switch {
 	case !s.Endpoints:
@@ -242,8 +242,8 @@ func (t *text) service(s weeder.ServiceForecast) string {
 	return says + "; a window opens when it is Ready again"
 }
 
-// fate says what becomes of a crash-looping dependent.
-func (t *text) fate(p weeder.PodForecast, s weeder.ServiceForecast) string {
+// podOutcome says what becomes of a crash-looping dependent.
+func (t *explanation) podOutcome(p weeder.PodForecast, s weeder.ServiceForecast) string {
 	switch {
 	case !p.Delete && p.At.IsZero():
 		return fmt.Sprintf("kept: %s (%s)", p.Message, p.Reason)
@@ -256,7 +256,7 @@ func (t *text) fate(p weeder.PodForecast, s weeder.ServiceForecast) string {
 }
 
 // recent tells of deletions that the config's status remembers.
-func (t *text) recent(wc *v1alpha1.WeederConfig, ours func(v1alpha1.PodDeletion) bool) {
+func (t *explanation) recent(wc *v1alpha1.WeederConfig, ours func(v1alpha1.PodDeletion) bool) {
 	for _, d := range wc.Status.RecentDeletions {
 		if ours(d) {
 			t.line(1, "Done: pod/%s was deleted at %s (%s ago), when Service %s had recovered, for WeederConfig %s", d.Pod, d.Time.UTC().Format(time.RFC3339),

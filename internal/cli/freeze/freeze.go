@@ -22,29 +22,29 @@ const fieldOwner = client.FieldOwner("kubectl-autohealer")
 
 // Freeze makes the Guardrail; made is false when it was there. It carries nothing by which a GitOps tool would take it for
 // its own, and so prune it: no label, and annotations of ours only.
-func Freeze(ctx context.Context, c client.Client, reason string) (rail *v1alpha1.Guardrail, made bool, err error) {
-	rail = &v1alpha1.Guardrail{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.FreezeGuardrail, Annotations: map[string]string{}}}
-	rail.Spec.Frozen = true
+func Freeze(ctx context.Context, c client.Client, reason string) (guardrail *v1alpha1.Guardrail, made bool, err error) {
+	guardrail = &v1alpha1.Guardrail{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.FreezeGuardrail, Annotations: map[string]string{}}}
+	guardrail.Spec.Frozen = true
 	if by := user(ctx, c); by != "" {
-		rail.Annotations[v1alpha1.AnnotationFrozenBy] = by
+		guardrail.Annotations[v1alpha1.AnnotationFrozenBy] = by
 	}
 	if reason != "" {
-		rail.Annotations[v1alpha1.AnnotationFreezeReason] = reason
+		guardrail.Annotations[v1alpha1.AnnotationFreezeReason] = reason
 	}
-	err = c.Create(ctx, rail, fieldOwner)
+	err = c.Create(ctx, guardrail, fieldOwner)
 	if !apierrors.IsAlreadyExists(err) {
-		return rail, err == nil, err
+		return guardrail, err == nil, err
 	}
-	if err := c.Get(ctx, client.ObjectKeyFromObject(rail), rail); err != nil {
+	if err := c.Get(ctx, client.ObjectKeyFromObject(guardrail), guardrail); err != nil {
 		return nil, false, err
 	}
 	switch {
-	case rail.DeletionTimestamp != nil:
-		return nil, false, fmt.Errorf("it is being deleted, and waits for the finalizers %q; it freezes until it is gone", rail.Finalizers)
-	case !rail.Spec.Frozen:
-		return nil, false, fmt.Errorf("there is a Guardrail of this name that doesn't freeze: delete it (kubectl delete guardrail %s), then freeze again", rail.Name)
+	case guardrail.DeletionTimestamp != nil:
+		return nil, false, fmt.Errorf("it is being deleted, and waits for the finalizers %q; it freezes until it is gone", guardrail.Finalizers)
+	case !guardrail.Spec.Frozen:
+		return nil, false, fmt.Errorf("there is a Guardrail of this name that doesn't freeze: delete it (kubectl delete guardrail %s), then freeze again", guardrail.Name)
 	}
-	return rail, false, nil
+	return guardrail, false, nil
 }
 
 // user is who asks, as the API server knows them; "" when it doesn't say.
@@ -56,19 +56,19 @@ func user(ctx context.Context, c client.Client) string {
 	return review.Status.UserInfo.Username
 }
 
-// lookAgain lies between two looks at whether the manager has confirmed.
-const lookAgain = 100 * time.Millisecond
+// pollInterval is how often it is checked whether the manager has confirmed.
+const pollInterval = 100 * time.Millisecond
 
 // Confirmed waits until the leading manager has put the Guardrail in force, at most for so long. An error other than the
 // deadline's is the API server's.
-func Confirmed(ctx context.Context, c client.Client, rail *v1alpha1.Guardrail, within time.Duration) (confirmed bool, err error) {
-	err = wait.PollUntilContextTimeout(ctx, lookAgain, within, true, func(ctx context.Context) (bool, error) {
+func Confirmed(ctx context.Context, c client.Client, guardrail *v1alpha1.Guardrail, within time.Duration) (confirmed bool, err error) {
+	err = wait.PollUntilContextTimeout(ctx, pollInterval, within, true, func(ctx context.Context) (bool, error) {
 		now := &v1alpha1.Guardrail{}
-		if err := c.Get(ctx, client.ObjectKeyFromObject(rail), now); err != nil {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(guardrail), now); err != nil {
 			return false, err
 		}
 		ready := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionReady)
-		confirmed = ready != nil && ready.Reason == v1alpha1.ReasonFrozen && ready.ObservedGeneration == now.Generation && now.UID == rail.UID
+		confirmed = ready != nil && ready.Reason == v1alpha1.ReasonFrozen && ready.ObservedGeneration == now.Generation && now.UID == guardrail.UID
 		return confirmed, nil
 	})
 	if wait.Interrupted(err) && ctx.Err() == nil {
@@ -84,11 +84,11 @@ func Thaw(ctx context.Context, c client.Client) (was *v1alpha1.Guardrail, others
 		return nil, nil, fmt.Errorf("list Guardrails: %w", err)
 	}
 	for i := range all.Items {
-		switch rail := &all.Items[i]; {
-		case rail.Name == v1alpha1.FreezeGuardrail:
-			was = rail
-		case rail.Spec.Frozen:
-			others = append(others, rail.Name)
+		switch guardrail := &all.Items[i]; {
+		case guardrail.Name == v1alpha1.FreezeGuardrail:
+			was = guardrail
+		case guardrail.Spec.Frozen:
+			others = append(others, guardrail.Name)
 		}
 	}
 	slices.Sort(others)
@@ -104,7 +104,7 @@ func Thaw(ctx context.Context, c client.Client) (was *v1alpha1.Guardrail, others
 // Gone waits for a deletion, at most for so long, and gives what is left then, which waits for somebody's finalizers; nil when it is gone.
 func Gone(ctx context.Context, c client.Client, was *v1alpha1.Guardrail, within time.Duration) (left *v1alpha1.Guardrail, err error) {
 	now := &v1alpha1.Guardrail{}
-	err = wait.PollUntilContextTimeout(ctx, lookAgain, within, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, pollInterval, within, true, func(ctx context.Context) (bool, error) {
 		err := c.Get(ctx, client.ObjectKeyFromObject(was), now)
 		return apierrors.IsNotFound(err) || err == nil && now.UID != was.UID, client.IgnoreNotFound(err)
 	})

@@ -142,8 +142,8 @@ func isText(key string) bool {
 	return true
 }
 
-// twins are the duplicate keys of JSON, without their lines.
-func twins(raw []byte, line int) (problems []Problem) {
+// duplicateKeys are the duplicate keys of JSON, without their lines.
+func duplicateKeys(raw []byte, line int) (problems []Problem) {
 	var value any
 	duplicates, _ := kjson.UnmarshalStrict(raw, &value) // another error is decode's to tell
 	for _, twice := range duplicates {

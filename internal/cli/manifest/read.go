@@ -127,14 +127,14 @@ func undecodable(line int, message string) Document {
 // readYAML takes values from the converter that kubectl uses, whose booleans and numbers differ from those of a newer
 // parser, and lines from the newer one.
 func (c chunk) readYAML() []Document {
-	if d, isPlain := c.readPlain(); isPlain {
+	if d, isPlain := c.readSimple(); isPlain {
 		return []Document{d}
 	}
-	return c.readOdd()
+	return c.readGeneral()
 }
 
-// readOdd reads any YAML, and says what is wrong with it.
-func (c chunk) readOdd() []Document {
+// readGeneral reads any YAML, and says what is wrong with it.
+func (c chunk) readGeneral() []Document {
 	asJSON, err := yaml.YAMLToJSON(c.text)
 	if err != nil {
 		line, message := c.positionOf(err)
@@ -163,9 +163,9 @@ func (c chunk) readOdd() []Document {
 	return []Document{d, undecodable(second, "a second document begins here; kubectl reads only the first unless a line of --- alone is between them")}
 }
 
-// readPlain reads what nearly all documents are, without the newer parser: a map that begins with a key, with no second document behind
+// readSimple reads what nearly all documents are, without the newer parser: a map that begins with a key, with no second document behind
 // it, and whose keys can't be two keys of which JSON makes one. isPlain is false of all others, and of those with mistakes.
-func (c chunk) readPlain() (d Document, isPlain bool) {
+func (c chunk) readSimple() (d Document, isPlain bool) {
 	line, isPlain := c.firstKey()
 	if !isPlain {
 		return d, false
@@ -188,7 +188,7 @@ func (c chunk) firstKey() (line int, isPlain bool) {
 	for text := range bytes.Lines(c.text) {
 		number++
 		text = bytes.TrimSuffix(text, []byte("\n"))
-		if bytes.HasPrefix(text, []byte("---")) || bytes.HasPrefix(text, []byte("...")) || bytes.ContainsFunc(text, isOdd) {
+		if bytes.HasPrefix(text, []byte("---")) || bytes.HasPrefix(text, []byte("...")) || bytes.ContainsFunc(text, isUnusual) {
 			return 0, false
 		}
 		content := bytes.TrimLeft(text, " ")
@@ -203,8 +203,8 @@ func (c chunk) firstKey() (line int, isPlain bool) {
 	return line, line > 0
 }
 
-// isOdd says whether a character is none of ASCII that a line has.
-func isOdd(r rune) bool { return r != '\t' && r < ' ' || r > '~' }
+// isUnusual says whether a character is none of ASCII that a line has.
+func isUnusual(r rune) bool { return r != '\t' && r < ' ' || r > '~' }
 
 // haveTextsForKeys says whether all keys are texts whoever reads them: 1 and "1" are two keys to YAML, and one to JSON.
 func haveTextsForKeys(value any) bool {
@@ -253,7 +253,7 @@ func (c chunk) readJSON() ([]Document, error) {
 		begin := int(decoder.InputOffset()) - len(raw)
 		d := Document{Line: c.before + lineAt(c.text, begin)}
 		if d.root, d.Problems, _ = (chunk{text: raw, before: d.Line - 1}).tree(); d.root == nil { // as of escaped halves of a character
-			d.Problems = twins(raw, d.Line)
+			d.Problems = duplicateKeys(raw, d.Line)
 		}
 		d.decode(raw)
 		documents = append(documents, d)

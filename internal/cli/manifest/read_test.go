@@ -281,12 +281,12 @@ func FuzzRead(f *testing.F) {
 func compareWays(t *testing.T, text string, paths ...string) (compared bool) {
 	t.Helper()
 	for c := range chunks([]byte(text)) {
-		short, isPlain := c.readPlain()
+		short, isPlain := c.readSimple()
 		if !isPlain {
 			continue
 		}
 		compared = true
-		long := c.readOdd()
+		long := c.readGeneral()
 		if len(long) != 1 || len(long[0].Problems) > 0 || long[0].root == nil {
 			t.Errorf("read as one good document:\n%s\n%+v", c.text, long)
 			continue

@@ -123,14 +123,14 @@ func (p Policy) Ref() string { return p.resource + "/" + p.Name }
 // Short is the policy in a table, such as conditionset/kernel-deadlock.
 func (p Policy) Short() string { return strings.ToLower(p.Kind) + "/" + p.Name }
 
-// Well says that nobody needs to look: the rules admit the policy, it is ready, no breaker is open.
-func (p Policy) Well() bool {
+// Healthy says that nothing needs attention: the rules admit the policy, it is ready, no breaker is open.
+func (p Policy) Healthy() bool {
 	return p.Accepted == "True" && p.Ready == "True" && !p.BreakerOpen && !p.Outdated
 }
 
-// Well says that nobody needs to look.
-func (o *Overview) Well() bool {
-	return o.Manager.Leads && len(o.FrozenBy) == 0 && len(o.Missing)+len(o.Orphans)+len(o.BrokenRecords) == 0 && !slices.ContainsFunc(o.Policies, func(p Policy) bool { return !p.Well() }) &&
+// Healthy says that nothing needs attention.
+func (o *Overview) Healthy() bool {
+	return o.Manager.Leads && len(o.FrozenBy) == 0 && len(o.Missing)+len(o.Orphans)+len(o.BrokenRecords) == 0 && !slices.ContainsFunc(o.Policies, func(p Policy) bool { return !p.Healthy() }) &&
 		!slices.ContainsFunc(o.Held, func(h Held) bool { return h.Fault != "" })
 }
 
@@ -147,8 +147,8 @@ func (o *Overview) Differs(before *Overview) bool {
 // age of a moment in words.
 func age(t, now time.Time) string { return max(0, now.Sub(t)).Truncate(time.Second).String() + " ago" }
 
-// tell adds what a kind has of its own; one that isn't here has nothing.
-func (p *Policy) tell(policy client.Object) {
+// addDetails adds what a kind has of its own; one that isn't here has nothing.
+func (p *Policy) addDetails(policy client.Object) {
 	switch o := policy.(type) {
 	case *v1alpha1.ConditionSet:
 		if n := o.Status.Nodes; n != nil {
@@ -182,7 +182,7 @@ func policyOf(kind string, o kinds.Object) Policy {
 	conditions := o.GetConditions()
 	p := Policy{
 		Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName(), Outdated: o.GetObservedGeneration() != o.GetGeneration(),
-		BreakerOpen: meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionBreakerOpen), Message: says(conditions),
+		BreakerOpen: meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionBreakerOpen), Message: mainMessage(conditions),
 		resource: strings.ToLower(kind) + "." + v1alpha1.GroupVersion.Group,
 	}
 	if accepted := meta.FindStatusCondition(conditions, v1alpha1.ConditionAccepted); accepted != nil {
@@ -191,12 +191,12 @@ func policyOf(kind string, o kinds.Object) Policy {
 	if ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); ready != nil {
 		p.Ready, p.Reason = string(ready.Status), ready.Reason
 	}
-	p.tell(o)
+	p.addDetails(o)
 	return p
 }
 
-// says is the message of the condition that matters most to who must do something.
-func says(conditions []metav1.Condition) string {
+// mainMessage is the message of the condition that matters most to who must do something.
+func mainMessage(conditions []metav1.Condition) string {
 	for _, t := range []string{
 		v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling, v1alpha1.ConditionBreakerOpen, v1alpha1.ConditionLimitReached, v1alpha1.ConditionReady,
 	} {

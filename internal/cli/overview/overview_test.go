@@ -47,8 +47,8 @@ func TestWhatEachKindsRowSays(t *testing.T) {
 			if got != c.want {
 				t.Errorf("got\n%+v, want\n%+v", got, c.want)
 			}
-			if got.Well() != c.well || got.Ref() != strings.ToLower(name)+".autohealer.resourcestack.com/p" {
-				t.Errorf("well %t, reference %s", got.Well(), got.Ref())
+			if got.Healthy() != c.well || got.Ref() != strings.ToLower(name)+".autohealer.resourcestack.com/p" {
+				t.Errorf("well %t, reference %s", got.Healthy(), got.Ref())
 			}
 		})
 	}
@@ -56,7 +56,7 @@ func TestWhatEachKindsRowSays(t *testing.T) {
 
 func TestWhatNobodyTakesOffIsForSomebodyToLookAt(t *testing.T) {
 	well := Overview{Manager: Manager{Leads: true, Leader: "m", Renewed: &metav1.Time{}, Ready: -1, Replicas: -1}}
-	if !well.Well() {
+	if !well.Healthy() {
 		t.Fatal("it isn't well to begin with")
 	}
 	for says, change := range map[string]func(*Overview){
@@ -72,8 +72,8 @@ func TestWhatNobodyTakesOffIsForSomebodyToLookAt(t *testing.T) {
 		if err := o.Text(&text, TextOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if o.Well() || !strings.Contains(text.String(), says) {
-			t.Errorf("well %t, says\n%s, want\n%s", o.Well(), text.String(), says)
+		if o.Healthy() || !strings.Contains(text.String(), says) {
+			t.Errorf("well %t, says\n%s, want\n%s", o.Healthy(), text.String(), says)
 		}
 	}
 }
@@ -91,8 +91,8 @@ maxTaintedNodes: 4 of 4 used (10% of 40)
 
 There are no policies.
 `
-	if plain.String() != want || o.Well() {
-		t.Errorf("well %t, got\n%s", o.Well(), plain.String())
+	if plain.String() != want || o.Healthy() {
+		t.Errorf("well %t, got\n%s", o.Healthy(), plain.String())
 	}
 	if err := o.Text(&colored, TextOptions{Now: now, Colors: true}); err != nil {
 		t.Fatal(err)

@@ -22,11 +22,11 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/records"
-	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/hold"
 	"github.com/resourcestack/autohealer/internal/domain/lease"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 	"github.com/resourcestack/autohealer/internal/kinds"
 )
 
@@ -116,17 +116,17 @@ func (r Reader) policies(ctx context.Context, o *Overview) error {
 
 // limits counts what is used of them as the manager does, by the records on the nodes.
 func (r Reader) limits(ctx context.Context, o *Overview) error {
-	var rails v1alpha1.GuardrailList
-	if err := r.Client.List(ctx, &rails); err != nil {
+	var guardrails v1alpha1.GuardrailList
+	if err := r.Client.List(ctx, &guardrails); err != nil {
 		if meta.IsNoMatchError(err) {
 			return nil
 		}
 		return err
 	}
-	declared := make([]guardrail.Declared, len(rails.Items))
-	for i := range rails.Items {
-		refused := meta.IsStatusConditionFalse(rails.Items[i].Status.Conditions, v1alpha1.ConditionAccepted)
-		declared[i] = guardrail.Declared{Guardrail: &rails.Items[i], Refused: refused}
+	declared := make([]guardrail.Declared, len(guardrails.Items))
+	for i := range guardrails.Items {
+		refused := meta.IsStatusConditionFalse(guardrails.Items[i].Status.Conditions, v1alpha1.ConditionAccepted)
+		declared[i] = guardrail.Declared{Guardrail: &guardrails.Items[i], Refused: refused}
 	}
 	policy := guardrail.Merge(limit.Builtin(), declared)
 	o.FrozenBy, o.PausedBy = policy.FrozenBy, policy.PausedBy
@@ -168,7 +168,7 @@ func (r Reader) nodes(ctx context.Context, o *Overview, limits limit.Limits) err
 	if err := r.Client.List(ctx, &sets); err != nil {
 		return err
 	}
-	at := condition.Moment{Now: r.Clock.Now()}
+	at := timing.Moment{Now: r.Clock.Now()}
 	fleet := records.Fleet(nodes.Items, sets.Items, limits, at)
 	for i := range nodes.Items {
 		o.addHeld(&nodes.Items[i], at.Now)

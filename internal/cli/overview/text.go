@@ -31,10 +31,10 @@ func (o *Overview) Text(w io.Writer, opts TextOptions) error {
 		return err
 	}
 	for _, p := range o.Policies {
-		if opts.Wide || p.Well() && p.HeldBack == 0 || p.Message == "" {
+		if opts.Wide || p.Healthy() && p.HeldBack == 0 || p.Message == "" {
 			continue
 		}
-		fmt.Fprintf(&out, "\n%s: %s\n", words.Painter(opts.Colors)(words.Yellow, p.heading()), p.Message)
+		fmt.Fprintf(&out, "\n%s: %s\n", words.Colorizer(opts.Colors)(words.Yellow, p.heading()), p.Message)
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
@@ -42,8 +42,8 @@ func (o *Overview) Text(w io.Writer, opts TextOptions) error {
 
 // head is what concerns all policies, the worst first.
 func (o *Overview) head(out *strings.Builder, opts TextOptions) {
-	paint := words.Painter(opts.Colors)
-	line := func(color words.Color, text string) { out.WriteString(paint(color, text) + "\n") }
+	colorize := words.Colorizer(opts.Colors)
+	line := func(color words.Color, text string) { out.WriteString(colorize(color, text) + "\n") }
 	if stopped := o.stopped(); stopped != "" {
 		line(words.Red, stopped)
 	}
@@ -109,15 +109,15 @@ func (l Limit) text() string {
 	return fmt.Sprintf("%s: %d of %d used (%s of %d%s)", l.Name, l.Used, l.Allowed, l.Value, l.Of, without)
 }
 
-// mostShown of a kind are on a screen; -o json has all.
-const mostShown = 5
+// maxShown of a kind are on a screen; -o json has all.
+const maxShown = 5
 
 // shown are the lines of some, and how many more there are.
 func shown[T any](all []T, text func(T) string, more string) (lines []string) {
-	for _, one := range all[:min(len(all), mostShown)] {
+	for _, one := range all[:min(len(all), maxShown)] {
 		lines = append(lines, text(one))
 	}
-	if n := len(all) - mostShown; n > 0 {
+	if n := len(all) - maxShown; n > 0 {
 		lines = append(lines, fmt.Sprintf(more, n))
 	}
 	return lines

@@ -8,10 +8,11 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 // Fleet is what records say of nodes, beside the sets that are stored. It is for counting and not for plans: no set in it may act.
-func Fleet(nodes []corev1.Node, sets []v1alpha1.ConditionSet, limits limit.Limits, at condition.Moment) *condition.Fleet {
+func Fleet(nodes []corev1.Node, sets []v1alpha1.ConditionSet, limits limit.Limits, at timing.Moment) *condition.Fleet {
 	fleet := condition.NewFleet(limits)
 	for i := range sets {
 		set, err := condition.NewSet(&sets[i])

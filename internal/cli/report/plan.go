@@ -63,7 +63,7 @@ func (p *Plan) more(depth, n int, noun, rest string) {
 	}
 }
 
-const hasThemAll = "; -o json has them all"
+const allInJSON = "; -o json has them all"
 
 // Plans are what several policies would do together.
 type Plans struct {
@@ -104,7 +104,7 @@ func (f Plans) Text(w io.Writer) error {
 }
 
 func (f Plans) writeText(out *strings.Builder, p Plan) {
-	paint := words.Painter(f.Colors)
+	colorize := words.Colorizer(f.Colors)
 	outcome := "would be refused"
 	if p.Report.Allowed {
 		outcome = Printable(cmp.Or(p.outcome, "would be admitted"))
@@ -114,12 +114,12 @@ func (f Plans) writeText(out *strings.Builder, p Plan) {
 		fmt.Fprintln(out, line)
 	}
 	for _, found := range findings(p.Report) {
-		word := paint(color(found.Severity), level(found.Severity)+": ")
+		word := colorize(color(found.Severity), level(found.Severity)+": ")
 		fmt.Fprintf(out, "  %s%s: %s (%s)\n", word, found.Rule, Printable(found.Message), found.Docs)
 	}
 	for _, s := range p.Report.Skipped {
 		if s.Missing != "" {
-			fmt.Fprintf(out, "  %s: %s: %s\n", paint(words.Faint, skippedLabel(s.Missing)), s.Rule, Printable(s.Reason))
+			fmt.Fprintf(out, "  %s: %s: %s\n", colorize(words.Faint, skippedLabel(s.Missing)), s.Rule, Printable(s.Reason))
 		}
 	}
 }

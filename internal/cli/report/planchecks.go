@@ -11,8 +11,8 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
-// ailingShown is of how many targets that aren't healthy everything is told.
-const ailingShown = 20
+// maxUnhealthyShown is of how many targets that aren't healthy everything is shown.
+const maxUnhealthyShown = 20
 
 type jsonChecks struct {
 	Targets int  `json:"targets"`
@@ -102,8 +102,8 @@ func (p *Plan) HealthCheckRegistration(hcr *v1alpha1.HealthCheckRegistration, f 
 
 func (p *Plan) checksRows(f registration.Forecast) {
 	targets := sample.Count(f.Targets, "target")
-	if looked := len(f.Items.Targets); looked < f.Targets {
-		targets += fmt.Sprintf(", of which the first %d were looked at", looked)
+	if checked := len(f.Items.Targets); checked < f.Targets {
+		targets += fmt.Sprintf(", of which the first %d were looked at", checked)
 	}
 	if f.Items.More {
 		targets += "; there are more objects of the kind"
@@ -126,12 +126,12 @@ func (p *Plan) checked(targets []registration.TargetForecast) {
 		switch t := &targets[i]; {
 		case t.AllHealthy():
 			quiet++
-		case shown < ailingShown:
+		case shown < maxUnhealthyShown:
 			shown++
 			p.target(t)
 		}
 	}
-	p.more(1, len(targets)-shown-quiet, "target", hasThemAll)
+	p.more(1, len(targets)-shown-quiet, "target", allInJSON)
 	if quiet > 0 {
 		p.line(1, "%s: all conditions True, or as they are", sample.Count(quiet, "other target"))
 	}

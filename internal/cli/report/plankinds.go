@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// servicesShown of which there is nothing to tell but their state; podsShown of one Service.
-	servicesShown = 10
-	podsShown     = 20
+	// maxServices of which only the state is shown; maxPods of one Service.
+	maxServices = 10
+	maxPods     = 20
 )
 
 type jsonWeeder struct {
@@ -59,20 +59,20 @@ func (p *Plan) WeederConfig(wc *v1alpha1.WeederConfig, f weeder.Forecast, paused
 // services tells of each Service and of its dependents that crash-loop.
 func (p *Plan) services(services []weeder.ServiceForecast, verb string) {
 	left := 0
-	if len(services) > servicesShown {
+	if len(services) > maxServices {
 		loud := slices.DeleteFunc(slices.Clone(services), func(s weeder.ServiceForecast) bool { return s.WindowEnds == nil && len(s.Pods) == 0 })
 		services, left = loud, len(services)-len(loud)
 	}
 	for _, s := range services {
 		p.line(1, "Service %s/%s: %s", s.Namespace, s.Name, serviceState(s, strings.TrimSuffix(verb, "e")+"ed"))
-		for _, pod := range s.Pods[:min(podsShown, len(s.Pods))] {
+		for _, pod := range s.Pods[:min(maxPods, len(s.Pods))] {
 			if pod.Delete {
 				p.line(2, "%-8s%s: %s", verb, pod.Name, pod.CrashLoop)
 			} else {
 				p.line(2, "keep    %s: %s (%s)", pod.Name, pod.Message, pod.Reason)
 			}
 		}
-		p.more(2, len(s.Pods)-podsShown, "pod", hasThemAll)
+		p.more(2, len(s.Pods)-maxPods, "pod", allInJSON)
 	}
 	if left > 0 {
 		p.line(1, "%s more: no window is open, and no dependent crash-loops", sample.Count(left, "Service"))
@@ -106,8 +106,8 @@ func readinessOf(s weeder.ServiceForecast) string {
 
 func clockTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// probesShown are the targets of which each step is told.
-const probesShown = 5
+// maxProbes are the targets of which each step is shown.
+const maxProbes = 5
 
 type jsonProbe struct {
 	Targets int `json:"targets"`
@@ -161,16 +161,16 @@ func (p *Plan) ProbeConfig(pc *v1alpha1.ProbeConfig, f probe.Forecast, of Probes
 		return
 	}
 	p.probeRows(f, of.Now)
-	for _, t := range f.Items.Targets[:min(probesShown, len(f.Items.Targets))] {
+	for _, t := range f.Items.Targets[:min(maxProbes, len(f.Items.Targets))] {
 		p.steps(t)
 	}
-	p.more(1, f.Targets-min(probesShown, len(f.Items.Targets)), "target", "; -o json has more of them")
+	p.more(1, f.Targets-min(maxProbes, len(f.Items.Targets)), "target", "; -o json has more of them")
 }
 
 func (p *Plan) probeRows(f probe.Forecast, now *v1alpha1.TargetCounts) {
 	targets := sample.Count(f.Targets, "target")
-	if looked := len(f.Items.Targets); looked < f.Targets {
-		targets += fmt.Sprintf(", of which the first %d were looked at", looked)
+	if checked := len(f.Items.Targets); checked < f.Targets {
+		targets += fmt.Sprintf(", of which the first %d were looked at", checked)
 	}
 	p.row("targets", "%s", targets)
 	p.row("limit", "maxScaledDownTargets allows %d; over all ProbeConfigs %d probed, %d scaled down", f.Limit, f.Probed, f.ScaledDown)
@@ -206,8 +206,8 @@ func (p *Plan) levels(verb string, levels []probe.LevelForecast) {
 	}
 }
 
-// clustersShown of which there is something to tell, and of which there is nothing.
-const clustersShown = 20
+// maxClusters with something to show, and without.
+const maxClusters = 20
 
 type jsonOutlier struct {
 	Disabled bool `json:"disabled"`
@@ -259,7 +259,7 @@ func (p *Plan) settings(s *outlier.Settings) {
 
 // clusters tells of each cluster how many hosts may go, and by which of the policy's targets it holds.
 func (p *Plan) clusters(items outlier.Items, detects bool) {
-	for _, c := range items.Clusters[:min(clustersShown, len(items.Clusters))] {
+	for _, c := range items.Clusters[:min(maxClusters, len(items.Clusters))] {
 		text := sample.Count(c.Hosts, "host")
 		if c.Hosts > 0 && detects {
 			text += fmt.Sprintf(", of which at most %d ejected at once", c.Ejectable)
@@ -269,9 +269,9 @@ func (p *Plan) clusters(items outlier.Items, detects bool) {
 		}
 		p.line(1, "Cluster %s: %s; for %s", c.Name, text, c.Level)
 	}
-	p.more(1, len(items.Clusters)-clustersShown, "cluster", hasThemAll)
-	for _, c := range items.Overridden[:min(clustersShown, len(items.Overridden))] {
+	p.more(1, len(items.Clusters)-maxClusters, "cluster", allInJSON)
+	for _, c := range items.Overridden[:min(maxClusters, len(items.Overridden))] {
 		p.line(1, "Cluster %s: OutlierPolicy %s holds, for %s", c.Name, c.Policy, c.Level)
 	}
-	p.more(1, len(items.Overridden)-clustersShown, "cluster", " that others hold for"+hasThemAll)
+	p.more(1, len(items.Overridden)-maxClusters, "cluster", " that others hold for"+allInJSON)
 }

@@ -72,8 +72,8 @@ func skippedFor(r check.Report, missing guard.Missing) []string {
 	return rules
 }
 
-// wants are what rules may lack, in the order in which it is told.
-var wants = []guard.Missing{guard.MissingFacts, guard.MissingAuthorizer, guard.MissingRequest}
+// missingKinds are what rules may lack, in the order in which it is shown.
+var missingKinds = []guard.Missing{guard.MissingFacts, guard.MissingAuthorizer, guard.MissingRequest}
 
 // skippedLabel is how every format names it: Skipped(facts), Skipped(authorizer), Skipped(request).
 func skippedLabel(missing guard.Missing) string { return fmt.Sprintf("Skipped(%s)", missing) }
@@ -146,7 +146,7 @@ func testcase(r check.Report, failed bool) junit.Testcase {
 		ids = append(ids, f.Rule)
 		lines = append(lines, fmt.Sprintf("%s:%d: %s: %s: %s (%s)", r.File, f.Line, level(f.Severity), f.Rule, Printable(f.Message), f.Docs))
 	}
-	for _, missing := range wants {
+	for _, missing := range missingKinds {
 		if skipped := skippedFor(r, missing); len(skipped) > 0 {
 			lines = append(lines, skippedLabel(missing)+": "+strings.Join(skipped, ", "))
 		}

@@ -23,13 +23,14 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/hold"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 	"github.com/resourcestack/autohealer/internal/domain/weeder"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-func weederAt(now time.Time) weeder.Moment { return weeder.Moment{Now: now, Server: now} }
+func weederAt(now time.Time) timing.Moment { return timing.Moment{Now: now, Server: now} }
 
 // weeding is a manager that watched its Services recover, and two namespaces that it acts in.
 type weeding struct {

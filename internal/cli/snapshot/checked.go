@@ -21,8 +21,8 @@ import (
 
 // targetsRead and targetsLooked bound what is told of one registration.
 const (
-	targetsRead   = 20000
-	targetsLooked = 1000
+	maxTargetsRead    = 20000
+	maxTargetsChecked = 1000
 )
 
 // ForecastRegistration tells what a registration would have done at the snapshot's moment. What it names is read when it is
@@ -60,7 +60,7 @@ func fieldsOf(all ...*v1alpha1.HealthCheckRegistration) registration.Fields {
 
 func (f *Facts) checksOf(objects dependents.Objects) *dependents.Survey {
 	return &dependents.Survey{
-		Objects: objects, Read: targetsRead, Look: targetsLooked, Known: &f.known,
+		Objects: objects, Read: maxTargetsRead, Look: maxTargetsChecked, Known: &f.known,
 		Stored: func(context.Context) ([]*v1alpha1.HealthCheckRegistration, error) { return f.registrations(), nil },
 	}
 }
@@ -106,7 +106,7 @@ func (f *Facts) ViewChecks(ctx context.Context, policy guardrail.Policy, kind st
 		if !isAbout(hcr, kind) {
 			continue
 		}
-		only := &only{Objects: f.checked(), key: key}
+		only := &singleTarget{Objects: f.checked(), key: key}
 		view := ChecksView{Registration: hcr}
 		reg, problems := registration.Read(hcr)
 		view.Unreadable = strings.Join(problems, "; ")
@@ -140,15 +140,15 @@ func isAbout(hcr *v1alpha1.HealthCheckRegistration, kind string) bool {
 	return called == kind || called+"s" == kind
 }
 
-// only has one target.
-type only struct {
+// singleTarget has one target.
+type singleTarget struct {
 	dependents.Objects
 	key   types.NamespacedName
 	found bool
 }
 
 // Targets gives the one, if it is there.
-func (o *only) Targets(ctx context.Context, kind schema.GroupVersionKind, selector labels.Selector, _ int) (one []*unstructured.Unstructured, more bool, err error) {
+func (o *singleTarget) Targets(ctx context.Context, kind schema.GroupVersionKind, selector labels.Selector, _ int) (one []*unstructured.Unstructured, more bool, err error) {
 	one, err = o.Find(ctx, registration.Ref{Kind: kind, Namespace: o.key.Namespace, Name: o.key.Name})
 	if err == nil && len(one) == 0 { // of a kind without namespaces
 		one, err = o.Find(ctx, registration.Ref{Kind: kind, Name: o.key.Name})
@@ -161,7 +161,7 @@ func (o *only) Targets(ctx context.Context, kind schema.GroupVersionKind, select
 // there for the file. Warn is told what couldn't be read.
 func (f *Facts) Record(ctx context.Context, warn func(text string)) error {
 	for _, hcr := range f.registrations() {
-		if _, err := f.checksOf(widely{f.checked()}).Forecast(ctx, hcr, limit.Builtin(), f.snapshot.ServerTime.Time); err != nil {
+		if _, err := f.checksOf(allTargets{f.checked()}).Forecast(ctx, hcr, limit.Builtin(), f.snapshot.ServerTime.Time); err != nil {
 			warn("not all is known of what HealthCheckRegistration " + hcr.Name + " would do: " + err.Error())
 		}
 	}
@@ -176,11 +176,11 @@ func (f *Facts) Record(ctx context.Context, warn func(text string)) error {
 	return ctx.Err()
 }
 
-// widely reads all targets of a kind, so that the file serves another registration for it, too.
-type widely struct{ dependents.Objects }
+// allTargets reads all targets of a kind, so that the file serves another registration for it, too.
+type allTargets struct{ dependents.Objects }
 
 // Targets gives those that a selector takes.
-func (w widely) Targets(ctx context.Context, kind schema.GroupVersionKind, selector labels.Selector, most int) ([]*unstructured.Unstructured, bool, error) {
+func (w allTargets) Targets(ctx context.Context, kind schema.GroupVersionKind, selector labels.Selector, most int) ([]*unstructured.Unstructured, bool, error) {
 	objects, more, err := w.Objects.Targets(ctx, kind, labels.Everything(), most)
 	return slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return !selector.Matches(labels.Set(o.GetLabels())) }), more, err
 }

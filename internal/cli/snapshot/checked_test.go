@@ -150,8 +150,8 @@ func factsOf(t *testing.T, s *Snapshot) *Facts {
 	return facts
 }
 
-// told drops what is said of some conditions.
-func told(of registration.Forecast, types ...string) {
+// reported drops what is said of some conditions.
+func reported(of registration.Forecast, types ...string) {
 	for i := range of.Items.Targets {
 		of.Items.Targets[i].Conditions = slices.DeleteFunc(of.Items.Targets[i].Conditions, func(c registration.ConditionForecast) bool { return slices.Contains(types, c.Type) })
 	}
@@ -183,8 +183,8 @@ func TestAFileTellsOfRegistrationsWhatTheClusterDoes(t *testing.T) {
 				t.Errorf("types are told live: %v, and from a file, which has no schemas: %v", want.Items.Untyped, got.Items.Untyped)
 			}
 			got.Items.Untyped = nil
-			told(want, "Tokens", "Odd") // whose errors are other words
-			told(got, "Tokens", "Odd")
+			reported(want, "Tokens", "Odd") // whose errors are other words
+			reported(got, "Tokens", "Odd")
 			if diff := cmp.Diff(want, got, cmpopts.EquateErrors()); diff != "" {
 				t.Errorf("-live +file\n%s", diff)
 			}

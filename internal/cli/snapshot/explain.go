@@ -21,17 +21,18 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 	"github.com/resourcestack/autohealer/internal/domain/weeder"
 )
 
 // NodeView is how all ConditionSets stand to a node, and what the planner would do with it.
 type NodeView struct {
-	Node   string
-	At     condition.Moment
-	Sights []condition.SetStatus
-	Plan   condition.Plan
-	// Says has, by UID, what the manager last said of sets that aren't ready.
-	Says map[types.UID]string
+	Node        string
+	At          timing.Moment
+	SetStatuses []condition.SetStatus
+	Plan        condition.Plan
+	// Explanations has, by UID, what the manager last said of sets that aren't ready.
+	Explanations map[types.UID]string
 	// Orphans are claims of sets that don't exist, or aren't known.
 	Orphans []Orphan
 	// Broken is the node's record, nil when it can be read.
@@ -61,12 +62,12 @@ func (f *Facts) ViewNodes(names ...string) []NodeView {
 		if !known {
 			continue
 		}
-		v := NodeView{Node: name, At: f.at, Plan: plan, Sights: f.fleet.SetStatuses(name, f.at), Says: f.unready(), Unknown: f.snapshot.Covers("ConditionSet")}
+		v := NodeView{Node: name, At: f.at, Plan: plan, SetStatuses: f.fleet.SetStatuses(name, f.at), Explanations: f.unready(), Unknown: f.snapshot.Covers("ConditionSet")}
 		if b, is := f.fleet.BrokenRecord(name); is {
 			v.Broken = &b
 		}
 		for _, t := range plan.Node.Owned.Taints {
-			if !slices.ContainsFunc(v.Sights, func(s condition.SetStatus) bool {
+			if !slices.ContainsFunc(v.SetStatuses, func(s condition.SetStatus) bool {
 				return s.Set.UID == t.Set || s.Claim != nil && s.Claim.Set == t.Set && s.Claim.Key == t.Key
 			}) {
 				v.Orphans = append(v.Orphans, Orphan{t, slices.ContainsFunc(stay, func(o condition.Orphan) bool { return o.Node == name && o.Set == t.Set && o.Key == t.Key })})
@@ -172,16 +173,16 @@ func (f *Facts) routed() outlier.World {
 	return w
 }
 
-// Seat is a host of an Envoy cluster for which an OutlierPolicy holds.
-type Seat struct {
+// HostAssignment is a host of an Envoy cluster for which an OutlierPolicy holds.
+type HostAssignment struct {
 	Policy *v1alpha1.OutlierPolicy
 	Read   *outlier.Policy
 	// Cluster with all its hosts.
 	Cluster outlier.Key
 	Hosts   []outlier.Host
 	outlier.Host
-	// Behind is why Envoys may have something else than what the policy says; "" when they have it, or nobody knows better.
-	Behind string
+	// OutOfDate is why Envoys may have something else than what the policy says; "" when they have it, or nobody knows better.
+	OutOfDate string
 }
 
 // behind says why Envoys may have something else of a cluster than what a policy says.
@@ -202,13 +203,13 @@ func behind(op *v1alpha1.OutlierPolicy, a *outlier.Assignment) string {
 }
 
 // At is the host's address, ip:port.
-func (s *Seat) At() string {
+func (s *HostAssignment) At() string {
 	return net.JoinHostPort(s.Address, strconv.FormatUint(uint64(s.Port), 10))
 }
 
-// Seats are the chosen hosts of a namespace's clusters, as the policies hold that the manager last accepted. It fails with what isn't
+// HostAssignments are the chosen hosts of a namespace's clusters, as the policies hold that the manager last accepted. It fails with what isn't
 // known that they are planned by.
-func (f *Facts) Seats(namespace string, chosen func(outlier.Key, outlier.Host) bool) (seats []Seat, err error) {
+func (f *Facts) HostAssignments(namespace string, chosen func(outlier.Key, outlier.Host) bool) (assignments []HostAssignment, err error) {
 	if err := f.snapshot.Covers("OutlierPolicy"); err != nil {
 		return nil, err
 	}
@@ -232,11 +233,11 @@ func (f *Facts) Seats(namespace string, chosen func(outlier.Key, outlier.Host) b
 			hosts := outlier.HostsOf(svc, a.Port, w.Slices[types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}])
 			for _, h := range hosts {
 				if chosen(a.Key, h) {
-					seats = append(seats, Seat{Policy: stored[a.Policy], Read: a.Policy, Cluster: a.Key, Hosts: hosts, Host: h, Behind: behind(stored[a.Policy], a)})
+					assignments = append(assignments, HostAssignment{Policy: stored[a.Policy], Read: a.Policy, Cluster: a.Key, Hosts: hosts, Host: h, OutOfDate: behind(stored[a.Policy], a)})
 				}
 			}
 		}
 	}
-	slices.SortStableFunc(seats, func(a, b Seat) int { return cmp.Compare(a.Cluster.String(), b.Cluster.String()) })
-	return seats, nil
+	slices.SortStableFunc(assignments, func(a, b HostAssignment) int { return cmp.Compare(a.Cluster.String(), b.Cluster.String()) })
+	return assignments, nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/cli/snapshot"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
@@ -99,7 +100,7 @@ func (a *acting) begin(policy condition.Policy) {
 	a.fleet = condition.NewFleet(limit.Builtin())
 	a.fleet.SetPolicy(policy, at(noon))
 	for _, name := range a.names {
-		a.fleet.ObserveNode(a.nodes[name], condition.Moment{Now: turned(a.nodes[name]), Server: noon})
+		a.fleet.ObserveNode(a.nodes[name], timing.Moment{Now: turned(a.nodes[name]), Server: noon})
 	}
 	for i := range a.sets {
 		set, err := condition.NewSet(&a.sets[i])
@@ -120,7 +121,7 @@ func turned(n *corev1.Node) (last time.Time) {
 	return last
 }
 
-func at(now time.Time) condition.Moment { return condition.Moment{Now: now, Server: now} }
+func at(now time.Time) timing.Moment { return timing.Moment{Now: now, Server: now} }
 
 // settle lets the manager act on all nodes, in any order, until nothing is left to do.
 func (a *acting) settle() {

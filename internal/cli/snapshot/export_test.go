@@ -31,7 +31,7 @@ func Of(t interface{ Fatal(why ...any) }, taken, server time.Time, objects ...cl
 		}
 		one := &unstructured.Unstructured{Object: raw}
 		one.SetGroupVersionKind(kind)
-		if err := s.Objects.put(one); err != nil {
+		if err := s.Objects.store(one); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 	"github.com/resourcestack/autohealer/internal/domain/weeder"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kube/dependents"
@@ -33,7 +34,7 @@ import (
 type Facts struct {
 	snapshot *Snapshot
 	fleet    *condition.Fleet
-	at       condition.Moment
+	at       timing.Moment
 	weeder   *weeder.State
 	// known has registrations that were read before, fields what the stored ones read of objects.
 	known  dependents.Known
@@ -45,14 +46,14 @@ type Facts struct {
 // NewFacts feeds a snapshot to the planner, under the policy of a guard that has its Guardrails. The guard judges the
 // stored sets too: those that it refuses don't act, and so take no room. OwnNamespace is Autohealer's.
 func NewFacts(ctx context.Context, s *Snapshot, g *guard.Guard, ownNamespace string) (*Facts, error) {
-	at := condition.Moment{Now: s.TakenAt.Time, Server: s.ServerTime.Time}
+	at := timing.Moment{Now: s.TakenAt.Time, Server: s.ServerTime.Time}
 	return newFacts(ctx, s, g, ownNamespace, at, func(*corev1.Node) time.Time { return at.Now })
 }
 
 // NewWatchedFacts is NewFacts as if someone in the cluster had watched all nodes since their conditions last turned, as the
 // manager has but for what turned just before it started: what counts from when it saw something comes out as it does there.
 func NewWatchedFacts(ctx context.Context, s *Snapshot, g *guard.Guard, ownNamespace string) (*Facts, error) {
-	at := condition.Moment{Now: s.ServerTime.Time, Server: s.ServerTime.Time}
+	at := timing.Moment{Now: s.ServerTime.Time, Server: s.ServerTime.Time}
 	return newFacts(ctx, s, g, ownNamespace, at, func(n *corev1.Node) time.Time {
 		turned := n.CreationTimestamp.Time
 		for _, c := range n.Status.Conditions {
@@ -67,7 +68,7 @@ func NewWatchedFacts(ctx context.Context, s *Snapshot, g *guard.Guard, ownNamesp
 	})
 }
 
-func newFacts(ctx context.Context, s *Snapshot, g *guard.Guard, ownNamespace string, at condition.Moment, seen func(*corev1.Node) time.Time) (*Facts, error) {
+func newFacts(ctx context.Context, s *Snapshot, g *guard.Guard, ownNamespace string, at timing.Moment, seen func(*corev1.Node) time.Time) (*Facts, error) {
 	policy, err := policyOf(g.Policy())
 	if err != nil {
 		return nil, err
@@ -76,7 +77,7 @@ func newFacts(ctx context.Context, s *Snapshot, g *guard.Guard, ownNamespace str
 	f.weeder = newWeeder(s, policy.Limits, ownNamespace, frozen)
 	f.fleet.SetPolicy(policy, f.at)
 	for _, node := range allOf[corev1.Node](s.Objects) {
-		f.fleet.ObserveNode(node, condition.Moment{Now: seen(node), Server: at.Server})
+		f.fleet.ObserveNode(node, timing.Moment{Now: seen(node), Server: at.Server})
 	}
 	for _, lease := range allOf[coordinationv1.Lease](s.Objects) {
 		if lease.Namespace == corev1.NamespaceNodeLease && lease.Spec.RenewTime != nil {
@@ -131,7 +132,7 @@ func (f *Facts) Apply(policy client.Object) error {
 		}
 	}
 	raw.SetGeneration(raw.GetGeneration() + 1)
-	if err := f.snapshot.Objects.put(raw); err != nil {
+	if err := f.snapshot.Objects.store(raw); err != nil {
 		return err
 	}
 	applied, _ := f.snapshot.Objects.find(kind.GroupKind(), key)
@@ -236,7 +237,7 @@ func newWeeder(s *Snapshot, limits limit.Limits, ownNamespace string, state func
 	return known
 }
 
-func observeHolds[W client.Object](known *weeder.State, kind string, workloads []W, at weeder.Moment) {
+func observeHolds[W client.Object](known *weeder.State, kind string, workloads []W, at timing.Moment) {
 	for _, w := range workloads {
 		if h := hold.Of(w.GetAnnotations()); h != nil {
 			known.ObserveHold(weeder.Workload{Namespace: w.GetNamespace(), Kind: kind, Name: w.GetName()}, h, "", at)
@@ -246,8 +247,8 @@ func observeHolds[W client.Object](known *weeder.State, kind string, workloads [
 
 // weederAt is the snapshot's moment for the planner of WeederConfigs, which compares the API server's clock with that of the
 // manager. Here there is no manager, and this machine's clock says nothing of the cluster.
-func (s *Snapshot) weederAt() weeder.Moment {
-	return weeder.Moment{Now: s.ServerTime.Time, Server: s.ServerTime.Time}
+func (s *Snapshot) weederAt() timing.Moment {
+	return timing.Moment{Now: s.ServerTime.Time, Server: s.ServerTime.Time}
 }
 
 // frozen configs have windows and memories, but nothing is asked of what they would do.

@@ -30,8 +30,8 @@ const (
 	annotationAnswers = "facts.autohealer.resourcestack.com/answers"
 )
 
-// writeAnew says how to come by a file.
-const writeAnew = "write the file with kubectl autohealer facts export > FILE"
+// rewriteHint says how to make a file.
+const rewriteHint = "write the file with kubectl autohealer facts export > FILE"
 
 // Write writes a facts file: a List of what was read, trimmed, the same for the same cluster.
 func (s *Snapshot) Write(w io.Writer) error {
@@ -72,7 +72,7 @@ func (o *Objects) answers() string {
 // Read reads a facts file. What kubectl get prints is one, too: then all objects are there of the kinds that are.
 func Read(text []byte) (*Snapshot, error) {
 	if n := documents(text); n > 1 {
-		return nil, fmt.Errorf("read facts: the file has %d YAML documents, and what is read is one List; %s", n, writeAnew)
+		return nil, fmt.Errorf("read facts: the file has %d YAML documents, and what is read is one List; %s", n, rewriteHint)
 	}
 	list := &unstructured.Unstructured{}
 	asJSON, err := yaml.YAMLToJSONStrict(text)
@@ -81,14 +81,14 @@ func Read(text []byte) (*Snapshot, error) {
 	}
 	if err != nil {
 		_, says, _ := strings.Cut(err.Error(), ": ") // converting YAML to JSON
-		return nil, fmt.Errorf("read facts: %s; %s", strings.TrimPrefix(says, "yaml: "), writeAnew)
+		return nil, fmt.Errorf("read facts: %s; %s", strings.TrimPrefix(says, "yaml: "), rewriteHint)
 	}
 	items, isList := list.Object["items"].([]any)
 	switch {
 	case list.GetKind() == "ClusterFacts":
-		return nil, fmt.Errorf("read facts: the file is of a former format, which wasn't Kubernetes'; %s", writeAnew)
+		return nil, fmt.Errorf("read facts: the file is of a former format, which wasn't Kubernetes'; %s", rewriteHint)
 	case list.GetAPIVersion() != "v1" || list.GetKind() != "List" || !isList:
-		return nil, fmt.Errorf("read facts: want a List of v1, as kubectl get -o yaml prints it, got kind %q of %q; %s", list.GetKind(), list.GetAPIVersion(), writeAnew)
+		return nil, fmt.Errorf("read facts: want a List of v1, as kubectl get -o yaml prints it, got kind %q of %q; %s", list.GetKind(), list.GetAPIVersion(), rewriteHint)
 	}
 	s := &Snapshot{Objects: newObjects()}
 	for i, item := range items {
@@ -131,7 +131,7 @@ func (o *Objects) readItem(item any) error {
 	case r != nil && r.Version != "" && r.Version != kind.Version:
 		return fmt.Errorf(", %s %s: it is of %s, and what is read is %s", kind.Kind, object.GetName(), kind.GroupVersion(), r.GroupVersion())
 	}
-	if err := o.put(object); err != nil {
+	if err := o.store(object); err != nil {
 		return fmt.Errorf(", %s %s: %w", kind.Kind, strings.TrimPrefix(object.GetNamespace()+"/"+object.GetName(), "/"), err)
 	}
 	return nil
@@ -156,11 +156,11 @@ func (s *Snapshot) readAnnotations(says map[string]string, items []any) error {
 		s.ServerTime = s.TakenAt
 	}
 	if s.TakenAt.IsZero() {
-		return fmt.Errorf("neither annotation %s nor an object says when it was; %s", annotationTakenAt, writeAnew)
+		return fmt.Errorf("neither annotation %s nor an object says when it was; %s", annotationTakenAt, rewriteHint)
 	}
 	s.From, s.OwnNamespace, s.Trimmed = says[annotationServer], says[annotationNamespace], says[annotationTrimmed] == "true"
-	answers, told := says[annotationAnswers]
-	s.unasked = !told
+	answers, reported := says[annotationAnswers]
+	s.unasked = !reported
 	s.Objects.answered.Insert(strings.Split(answers, "\n")...)
 	for kind := range s.Objects.by {
 		if s.unasked {
@@ -170,8 +170,8 @@ func (s *Snapshot) readAnnotations(says map[string]string, items []any) error {
 	return nil
 }
 
-// past are the fields whose times are over when an object is read. Others, such as a policy's own, may be still to come.
-var past = func() *kept {
+// expiringFields are the fields whose times are over when an object is read. Others, such as a policy's own, may be still to come.
+var expiringFields = func() *kept {
 	all := &kept{}
 	for _, field := range []string{
 		"metadata.creationTimestamp", "metadata.managedFields[].time", "status.conditions[].lastHeartbeatTime|lastTransitionTime",
@@ -185,7 +185,7 @@ var past = func() *kept {
 // newest is the last time that objects tell of in such a field, or Leases of their renewal.
 func newest(items []any) (last time.Time) {
 	for _, item := range items {
-		times := []any{past.of(item)}
+		times := []any{expiringFields.of(item)}
 		if lease := (&unstructured.Unstructured{Object: item.(map[string]any)}); lease.GetKind() == "Lease" {
 			renewed, _, _ := unstructured.NestedString(lease.Object, "spec", "renewTime")
 			times = append(times, renewed)

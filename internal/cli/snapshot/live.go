@@ -99,14 +99,14 @@ func (l Live) Read(ctx context.Context) (*Snapshot, error) {
 
 // readAll lists what planners read. What may not be listed isn't known, and each consequence is told once.
 func (l Live) readAll(ctx context.Context, c client.Client, s *Snapshot) error {
-	read, told := through{Objects: s.Objects, server: c, trimmer: newTrimmer(nil)}, sets.New[string]()
+	read, reported := recordingClient{Objects: s.Objects, server: c, trimmer: newTrimmer(nil)}, sets.New[string]()
 	for i := range resources {
 		r := &resources[i]
 		err := l.list(ctx, read, r)
 		switch without := r.consequence(); {
-		case apierrors.IsForbidden(err) && !r.must && told.Has(without):
+		case apierrors.IsForbidden(err) && !r.must && reported.Has(without):
 		case apierrors.IsForbidden(err) && !r.must:
-			told.Insert(without)
+			reported.Insert(without)
 			l.Warn(without + ": " + err.Error())
 		case err != nil:
 			return err
@@ -119,7 +119,7 @@ func (l Live) readAll(ctx context.Context, c client.Client, s *Snapshot) error {
 }
 
 // list reads all objects of a kind, page by page. When the pages expire it begins anew, with all in one.
-func (l Live) list(ctx context.Context, read through, r *resource) error {
+func (l Live) list(ctx context.Context, read recordingClient, r *resource) error {
 	options := &client.ListOptions{Namespace: r.namespace, Limit: cmp.Or(l.PageSize, defaultPageSize)}
 	for n := 0; ; {
 		page := &unstructured.UnstructuredList{}
@@ -151,8 +151,8 @@ func plural(r *resource) string {
 	return resource.Resource
 }
 
-// through asks an API server, and keeps what it answers.
-type through struct {
+// recordingClient asks an API server, and keeps what it answers.
+type recordingClient struct {
 	*Objects
 	server client.Client
 	// trimmer is nil where it isn't known yet what of the objects is read.
@@ -160,7 +160,7 @@ type through struct {
 }
 
 // listOf makes a list one of a kind. One without a version is of that which the cluster serves.
-func (t through) listOf(list *unstructured.UnstructuredList, kind schema.GroupVersionKind) error {
+func (t recordingClient) listOf(list *unstructured.UnstructuredList, kind schema.GroupVersionKind) error {
 	if kind.Version == "" {
 		mapping, err := t.server.RESTMapper().RESTMapping(kind.GroupKind())
 		if err != nil {
@@ -173,7 +173,7 @@ func (t through) listOf(list *unstructured.UnstructuredList, kind schema.GroupVe
 }
 
 // Get reads an object. A Secret isn't kept.
-func (t through) Get(ctx context.Context, key client.ObjectKey, as client.Object, options ...client.GetOption) error {
+func (t recordingClient) Get(ctx context.Context, key client.ObjectKey, as client.Object, options ...client.GetOption) error {
 	kind, err := t.server.GroupVersionKindFor(as)
 	if err != nil {
 		return err
@@ -190,7 +190,7 @@ func (t through) Get(ctx context.Context, key client.ObjectKey, as client.Object
 	case apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
 		t.answer(asked(kind.GroupKind(), key, ""))
 	case err == nil:
-		if err := t.put(whole); err != nil {
+		if err := t.store(whole); err != nil {
 			return err
 		}
 		return into(whole, as)
@@ -199,7 +199,7 @@ func (t through) Get(ctx context.Context, key client.ObjectKey, as client.Object
 }
 
 // List reads a page of objects. Only with the last it is known that these are all.
-func (t through) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+func (t recordingClient) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	err := t.server.List(ctx, list, options...)
 	of := client.ListOptions{LabelSelector: labels.Everything()}
 	of.ApplyOptions(options)
@@ -221,7 +221,7 @@ func (t through) List(ctx context.Context, list client.ObjectList, options ...cl
 		if t.trimmer != nil { // at once: of ten thousand whole pods the program would be full
 			one = t.trim(one)
 		}
-		if err := t.put(one); err != nil {
+		if err := t.store(one); err != nil {
 			return err
 		}
 	}
@@ -233,7 +233,7 @@ func (s *surveyed) reader() client.Reader {
 	if s.live == nil {
 		return s.Objects
 	}
-	return through{Objects: s.Objects, server: s.live.client}
+	return recordingClient{Objects: s.Objects, server: s.live.client}
 }
 
 func (f *Facts) checked() checked {

@@ -223,7 +223,7 @@ func compareWeeder(t *testing.T, g *guard.Guard, live, file *Snapshot) {
 	if err := yaml.Unmarshal([]byte("{metadata: {name: asked, namespace: shop}, spec: {servicesAndDependantSelectors: {db: {podSelectors: [{matchLabels: {app: api}}]}}}}"), wc); err != nil {
 		t.Fatal(err)
 	}
-	var told []any
+	var reported []any
 	for _, s := range []*Snapshot{live, file} {
 		facts, err := NewFacts(t.Context(), s, g, "autohealer-system")
 		if err != nil {
@@ -233,9 +233,9 @@ func compareWeeder(t *testing.T, g *guard.Guard, live, file *Snapshot) {
 		if service := forecast.Items.Services[0]; service.WindowEnds == nil || service.CrashLooping != 7 || service.Deletions() != 7 || forecast.WouldDelete != 7 || forecast.SharedPods != 8 {
 			t.Errorf("want 7 of 8 pods to go, the first has not restarted yet: %+v", forecast)
 		}
-		told = append(told, forecast)
+		reported = append(reported, forecast)
 	}
-	if diff := cmp.Diff(told[0], told[1]); diff != "" {
+	if diff := cmp.Diff(reported[0], reported[1]); diff != "" {
 		t.Errorf("-live +file\n%s", diff)
 	}
 }

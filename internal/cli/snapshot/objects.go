@@ -100,8 +100,8 @@ func notInFacts(what string, args ...any) error {
 	return fmt.Errorf("%w: %s not in the facts", guard.ErrNotKnown, fmt.Sprintf(what, args...))
 }
 
-// put takes in an object in place of the one of its name.
-func (o *Objects) put(raw *unstructured.Unstructured) error {
+// store takes in an object in place of the one of its name.
+func (o *Objects) store(raw *unstructured.Unstructured) error {
 	one := object{raw: raw}
 	if of, err := known.New(raw.GroupVersionKind()); err == nil {
 		typed, is := of.(client.Object)
@@ -154,7 +154,7 @@ func into(raw *unstructured.Unstructured, object client.Object) error {
 	if again := json.Unmarshal(text, object); again != nil {
 		err = again
 	}
-	if words, isMisfit := guard.Misfit(err, ""); isMisfit {
+	if words, isMisfit := guard.TypeMismatch(err, ""); isMisfit {
 		return errors.New(words)
 	}
 	return err

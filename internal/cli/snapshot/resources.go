@@ -40,11 +40,11 @@ type resource struct {
 }
 
 var (
-	acting   = []string{"WeederConfig", "ProbeConfig", "OutlierPolicy"}
-	probing  = []string{"ProbeConfig"}
-	routing  = []string{"OutlierPolicy"}
-	workload = []string{"spec.replicas|selector"}
-	backends = []string{"spec.rules[].backendRefs[].group|kind|namespace|name|port", "spec.routes[].services[].name|port|protocol", "spec.tcpproxy.services[].name|port|protocol"}
+	acting      = []string{"WeederConfig", "ProbeConfig", "OutlierPolicy"}
+	probing     = []string{"ProbeConfig"}
+	routing     = []string{"OutlierPolicy"}
+	workload    = []string{"spec.replicas|selector"}
+	backendKind = []string{"spec.rules[].backendRefs[].group|kind|namespace|name|port", "spec.routes[].services[].name|port|protocol", "spec.tcpproxy.services[].name|port|protocol"}
 )
 
 // resources are listed in this order. HealthCheckRegistrations come first: they say what more of others is kept. Of policies all is.
@@ -68,11 +68,11 @@ var resources = withKinds([]resource{
 	{GroupVersionKind: ours("ProbeConfig"), of: probing},
 	{GroupVersionKind: autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"), of: probing, keeps: []string{"spec.scaleTargetRef", "metadata.ownerReferences"}},
 	{GroupVersionKind: ours("OutlierPolicy"), of: routing},
-	{GroupVersionKind: outlier.RouteKinds[0].WithVersion(""), of: routing, keeps: backends},
-	{GroupVersionKind: outlier.RouteKinds[1].WithVersion(""), of: routing, keeps: backends},
-	{GroupVersionKind: outlier.RouteKinds[2].WithVersion(""), of: routing, keeps: backends},
-	{GroupVersionKind: outlier.RouteKinds[3].WithVersion(""), of: routing, keeps: backends},
-	{GroupVersionKind: outlier.RouteKinds[4].WithVersion(""), of: routing, keeps: backends},
+	{GroupVersionKind: outlier.RouteKinds[0].WithVersion(""), of: routing, keeps: backendKind},
+	{GroupVersionKind: outlier.RouteKinds[1].WithVersion(""), of: routing, keeps: backendKind},
+	{GroupVersionKind: outlier.RouteKinds[2].WithVersion(""), of: routing, keeps: backendKind},
+	{GroupVersionKind: outlier.RouteKinds[3].WithVersion(""), of: routing, keeps: backendKind},
+	{GroupVersionKind: outlier.RouteKinds[4].WithVersion(""), of: routing, keeps: backendKind},
 	{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace"), of: acting},
 	{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Service"), of: acting, keeps: []string{
 		"spec.type|selector|publishNotReadyAddresses|ipFamilies|clusterIPs", "spec.ports[].name|protocol|appProtocol|port", "status.loadBalancer.ingress[].ip|hostname",

@@ -124,7 +124,7 @@ func TestOfRoutesOnlyBackendsAreWritten(t *testing.T) {
 func holding(t *testing.T, object *unstructured.Unstructured) *Snapshot {
 	t.Helper()
 	s := Of(t, time.Unix(1e9, 0), time.Unix(1e9, 0))
-	if err := s.Objects.put(object); err != nil {
+	if err := s.Objects.store(object); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -192,7 +192,7 @@ func TestAKeyThatNobodyAskedForIsntMissing(t *testing.T) {
 	name := types.NamespacedName{Namespace: "shop", Name: "in"}
 	s := Of(t, time.Unix(1e9, 0), time.Unix(1e9, 0))
 	for key, says := range map[string]kubeconfig.Inspection{"there": {Server: "db"}, "gone": {Missing: true}} {
-		if err := s.Objects.putSecret(name, key, says); err != nil {
+		if err := s.Objects.storeSecret(name, key, says); err != nil {
 			t.Fatal(err)
 		}
 	}

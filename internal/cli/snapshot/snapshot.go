@@ -217,7 +217,7 @@ func FindOwn(ctx context.Context, c client.Reader) (string, error) {
 	if marked, err := findMarked(ctx, c); err != nil || marked != "" {
 		return marked, err
 	}
-	for _, look := range []struct {
+	for _, query := range []struct {
 		kind   schema.GroupVersionKind
 		labels client.MatchingLabels
 		where  func(*metav1.PartialObjectMetadata) string
@@ -227,13 +227,13 @@ func FindOwn(ctx context.Context, c client.Reader) (string, error) {
 		{coordinationv1.SchemeGroupVersion.WithKind("LeaseList"), client.MatchingLabels{"app.kubernetes.io/name": "autohealer", "app.kubernetes.io/component": "manager"}, (*metav1.PartialObjectMetadata).GetNamespace},
 	} {
 		all := &metav1.PartialObjectMetadataList{}
-		all.SetGroupVersionKind(look.kind)
-		if err := c.List(ctx, all, look.labels); err != nil && !apierrors.IsForbidden(err) {
+		all.SetGroupVersionKind(query.kind)
+		if err := c.List(ctx, all, query.labels); err != nil && !apierrors.IsForbidden(err) {
 			return "", fmt.Errorf("find Autohealer's namespace: %w", err)
 		}
 		found := sets.New[string]()
 		for i := range all.Items {
-			found.Insert(look.where(&all.Items[i]))
+			found.Insert(query.where(&all.Items[i]))
 		}
 		if len(found) > 0 {
 			namespace, _ := found.PopAny()

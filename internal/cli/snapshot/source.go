@@ -37,7 +37,7 @@ const (
 // surveyed answers the survey of ProbeConfigs by a snapshot.
 type surveyed Snapshot
 
-func (s *surveyed) excuse(what string, err error) error {
+func (s *surveyed) missingReason(what string, err error) error {
 	if err == nil || s.warn == nil {
 		return err
 	}
@@ -54,7 +54,7 @@ type checked struct {
 // Kubeconfig tells what a Secret holds.
 func (s *surveyed) Kubeconfig(ctx context.Context, namespace, secret string) (probe.KubeconfigFacts, error) {
 	says, err := s.credential(ctx, types.NamespacedName{Namespace: namespace, Name: secret}, survey.KubeconfigKey)
-	return survey.FactsOf(says), s.excuse("where a ProbeConfig leads", err)
+	return survey.FactsOf(says), s.missingReason("where a ProbeConfig leads", err)
 }
 
 // Kubeconfig says why a shoot's is never used.
@@ -82,7 +82,7 @@ func (s *surveyed) credential(ctx context.Context, name types.NamespacedName, ke
 		return s.credentialIn(secret, key)
 	}
 	says = s.live.policy.Inspect(secret, key)
-	return says, s.Objects.putSecret(name, key, says)
+	return says, s.Objects.storeSecret(name, key, says)
 }
 
 // credentialIn reads what a file says of a Secret, or its value where somebody wrote that into the file.
@@ -103,7 +103,7 @@ func (s *surveyed) credentialIn(secret *corev1.Secret, key string) (kubeconfig.I
 	return kubeconfig.Policy{}.Inspect(secret, key), nil
 }
 
-func (o *Objects) putSecret(name types.NamespacedName, key string, says kubeconfig.Inspection) error {
+func (o *Objects) storeSecret(name types.NamespacedName, key string, says kubeconfig.Inspection) error {
 	secret := &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{}}}
 	if before, there := o.find(secretKind.GroupKind(), name); there {
 		secret = before.raw.DeepCopy()
@@ -125,7 +125,7 @@ func (o *Objects) putSecret(name types.NamespacedName, key string, says kubeconf
 	if !says.Missing {
 		_ = unstructured.SetNestedField(secret.Object, "", "data", key)
 	}
-	return o.put(secret)
+	return o.store(secret)
 }
 
 // Dependent tells what is scaled.
@@ -135,7 +135,7 @@ func (s *surveyed) Dependent(ctx context.Context, namespace string, ref probe.Re
 	}
 	d, err := s.live.survey.Dependent(ctx, namespace, ref)
 	if err != nil {
-		return d, s.excuse("what a ProbeConfig scales", err)
+		return d, s.missingReason("what a ProbeConfig scales", err)
 	}
 	switch kind := ref.GroupVersionKind(); {
 	case d.Unscalable:
@@ -148,7 +148,7 @@ func (s *surveyed) Dependent(ctx context.Context, namespace string, ref probe.Re
 		scale.SetNamespace(namespace)
 		scale.SetName(ref.Name)
 		scale.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: ref.APIVersion, Kind: ref.Kind, Name: ref.Name}})
-		return d, s.Objects.put(scale)
+		return d, s.Objects.store(scale)
 	}
 	return d, nil
 }
@@ -161,7 +161,7 @@ func (s *surveyed) Annotations(ctx context.Context, namespace string, ref probe.
 	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || errors.Is(err, guard.ErrNotKnown) {
 		return nil, nil
 	}
-	return about.GetAnnotations(), s.excuse("what people ask for on what a ProbeConfig scales", err)
+	return about.GetAnnotations(), s.missingReason("what people ask for on what a ProbeConfig scales", err)
 }
 
 // scaleOf is the scale of an object, as it is here, or as a workload says.

@@ -34,8 +34,8 @@ func (c *Checker) installations(ctx context.Context) ([]Finding, error) {
 	} else if err != nil {
 		return found, err
 	}
-	for _, look := range []func(context.Context) ([]string, error){c.otherLeaders, c.otherManagers, c.otherWebhooks, c.otherAccounts} {
-		others, err := look(ctx)
+	for _, check := range []func(context.Context) ([]string, error){c.otherLeaders, c.otherManagers, c.otherWebhooks, c.otherAccounts} {
+		others, err := check(ctx)
 		if err != nil {
 			return found, err
 		}

@@ -17,10 +17,10 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/records"
-	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/docs"
 	"github.com/resourcestack/autohealer/internal/domain/lease"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 	"github.com/resourcestack/autohealer/internal/kinds"
 )
 
@@ -107,8 +107,8 @@ func (c *Checker) doubt(s coordinationv1.LeaseSpec) *Finding {
 	return &Finding{"no manager leads, so nothing is done and nothing undone", fmt.Sprintf("See its pods: kubectl -n %s get pods. %s", c.Namespace, c.logs())}
 }
 
-// followsWithin is how soon a manager that is well has seen a change; it takes milliseconds, and longer when many come at once.
-const followsWithin = 15 * time.Second
+// observeTimeout is how soon a manager that is well has seen a change; it takes milliseconds, and longer when many come at once.
+const observeTimeout = 15 * time.Second
 
 // caches looks whether the manager has seen each policy as it is now: one whose watch died silently goes on with what it last saw.
 func (c *Checker) caches(ctx context.Context) ([]Finding, error) {
@@ -142,7 +142,7 @@ func (c *Checker) caches(ctx context.Context) ([]Finding, error) {
 func (c *Checker) unseen(policy *object) string {
 	observed, _, _ := unstructured.NestedInt64(policy.Object, "status", "observedGeneration")
 	changed := lastChange(policy)
-	if observed == policy.GetGeneration() || c.Clock.Since(changed).Abs() < followsWithin {
+	if observed == policy.GetGeneration() || c.Clock.Since(changed).Abs() < observeTimeout {
 		return ""
 	}
 	name := title(policy)
@@ -174,7 +174,7 @@ func (c *Checker) records(ctx context.Context) ([]Finding, error) {
 	if err := c.Client.List(ctx, &sets); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
 		return nil, err
 	}
-	fleet := records.Fleet(nodes.Items, sets.Items, limit.Builtin(), condition.Moment{Now: c.Clock.Now()})
+	fleet := records.Fleet(nodes.Items, sets.Items, limit.Builtin(), timing.Moment{Now: c.Clock.Now()})
 	var found []Finding
 	for _, o := range fleet.Orphans() {
 		found = append(found, Finding{

@@ -69,14 +69,14 @@ type Checker struct {
 	Namespace, Manager string
 }
 
-// Look looks at every part once. What its user may not look at is Unknown; an API server that doesn't answer is an error.
-func (c *Checker) Look(ctx context.Context) (*Report, error) {
+// Check looks at every part once. What its user may not look at is Unknown; an API server that doesn't answer is an error.
+func (c *Checker) Check(ctx context.Context) (*Report, error) {
 	r := &Report{Sound: true}
 	for _, part := range []struct {
 		name, looked string
 		// needs are the parts without which this one fails.
 		needs []string
-		look  func(context.Context) ([]Finding, error)
+		find  func(context.Context) ([]Finding, error)
 	}{
 		{"kubernetes", fmt.Sprintf("the API server is of %s or later", guard.OldestKubernetes), nil, c.kubernetes},
 		{"installations", "there is no second one", nil, c.installations},
@@ -91,7 +91,7 @@ func (c *Checker) Look(ctx context.Context) (*Report, error) {
 		{"verdicts", "one bad object of each kind is refused by its rule, and a good one by no rule of Autohealer's", []string{"kinds", "policies", "webhook", "certificates", "manager"}, c.verdicts},
 		{"records", "each taint of Autohealer's on a node is of a ConditionSet that is there, and every record can be read", []string{"kinds"}, c.records},
 	} {
-		findings, err := part.look(ctx)
+		findings, err := part.find(ctx)
 		p := Part{Name: part.name, State: Sound, Findings: findings}
 		if len(findings) > 0 {
 			p.State = Unsound

@@ -167,11 +167,11 @@ func TestAMissingKindIsNeverFine(t *testing.T) {
 		},
 	})
 	checker := Checker{Client: c, Clock: clocktesting.NewFakePassiveClock(now), Namespace: "autohealer-system", Manager: "autohealer-manager"}
-	for says, look := range map[string]func(context.Context) ([]Finding, error){
+	for says, check := range map[string]func(context.Context) ([]Finding, error){
 		"no OutlierPolicy can be seen: its kind is missing\n":                                                               checker.caches,
 		"no OutlierPolicy can be judged: no matches for kind \"OutlierPolicy\" in group \"autohealer.resourcestack.com\"\n": checker.verdicts,
 	} {
-		found, err := look(t.Context())
+		found, err := check(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -42,7 +42,7 @@ func (c *Checker) verdicts(ctx context.Context) ([]Finding, error) {
 			case lacksRight(err), unanswered(err):
 				return sorted(found), err
 			}
-			f := c.unreached(err)
+			f := c.webhookUnreached(err)
 			if f == nil {
 				f = ask.says(kind.Name(), ask.Rule, err)
 			}
@@ -102,8 +102,8 @@ func (c *Checker) admitted(kind, _ string, err error) *Finding {
 	return &Finding{fmt.Sprintf("a good %s is refused: %v", kind, err), "If a Guardrail of yours refuses it, that is as you wish. " + reapply}
 }
 
-// unreached says why the API server didn't reach the webhook; nil when it did, or didn't try.
-func (c *Checker) unreached(err error) *Finding {
+// webhookUnreached says why the API server didn't reach the webhook; nil when it did, or didn't try.
+func (c *Checker) webhookUnreached(err error) *Finding {
 	if err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
 		return nil
 	}
@@ -125,8 +125,8 @@ func (c *Checker) unreached(err error) *Finding {
 // webhookConfiguration is the webhook's.
 const webhookConfiguration = "autohealer"
 
-// soon is how long before its end a CA is told of. The manager makes the next one long before.
-const soon = 7 * 24 * time.Hour
+// expiryWarning is how long before its end a CA is reported. The manager makes the next one long before.
+const expiryWarning = 7 * 24 * time.Hour
 
 // certificates looks at the CAs by which the API server knows the webhook. Whether they are the right ones, the verdicts tell.
 func (c *Checker) certificates(ctx context.Context) ([]Finding, error) {
@@ -164,7 +164,7 @@ func badBundle(bundle []byte, now time.Time) string {
 	switch left := last.NotAfter.Sub(now); {
 	case left <= 0:
 		return "expired " + last.NotAfter.UTC().Format(time.RFC3339)
-	case left < soon:
+	case left < expiryWarning:
 		return "expires " + last.NotAfter.UTC().Format(time.RFC3339) + ", and no other CA follows"
 	}
 	return ""

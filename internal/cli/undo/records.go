@@ -22,6 +22,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/health"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/domain/sample"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 var nodeKind = schema.GroupVersionKind{Version: "v1", Kind: "Node"}
@@ -33,7 +34,7 @@ func (u *Undoer) node(ctx context.Context, name string) (work, error) {
 		return work{}, err
 	}
 	now := u.Clock.Now()
-	node, at := condition.NewNode(&stored, nil, now), condition.Moment{Now: now, Server: now}
+	node, at := condition.NewNode(&stored, nil, now), timing.Moment{Now: now, Server: now}
 	if node.RecordBroken {
 		return work{}, fmt.Errorf("its annotation %s can't be read: look at it, untaint the node by hand, and remove it", v1alpha1.AnnotationOwnedTaints)
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/hold"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 // attempts bounds how often an object is read again that changed before it was written.
@@ -94,7 +95,7 @@ func (u *Undoer) Undo(ctx context.Context, o Object) Result {
 	if r.Err = u.Client.Get(ctx, o.Key, about); r.Err != nil {
 		return r
 	}
-	if r.Held, r.Err = u.hold(ctx, about); r.Err != nil {
+	if r.Held, r.Err = u.holdObject(ctx, about); r.Err != nil {
 		return r
 	}
 	var again []string
@@ -136,9 +137,9 @@ func (u *Undoer) plan(ctx context.Context, o Object, about *metav1.PartialObject
 	return u.conditions(ctx, o)
 }
 
-// hold keeps the object from new acts before anything is taken back. One that is held for longer stays so: it may be a mistake,
+// holdObject keeps the object from new acts before anything is taken back. One that is held for longer stays so: it may be a mistake,
 // which is told, or somebody's will.
-func (u *Undoer) hold(ctx context.Context, about *metav1.PartialObjectMetadata) (*hold.Hold, error) {
+func (u *Undoer) holdObject(ctx context.Context, about *metav1.PartialObjectMetadata) (*hold.Hold, error) {
 	now := u.Clock.Now()
 	before, wanted := hold.Of(about.Annotations), &hold.Hold{Until: now.Add(u.Hold)}
 	wanted.Text = hold.Text(wanted.Until)
@@ -185,15 +186,15 @@ type policies struct {
 
 // readPolicies reads what there is. Where the kinds aren't installed, or have gone just now, there are none.
 func readPolicies(ctx context.Context, c client.Client) *policies {
-	p, rails := &policies{unread: map[client.ObjectList]string{}}, v1alpha1.GuardrailList{} // without rails it isn't said that somebody stops them
-	for _, list := range []client.ObjectList{&p.sets, &p.probes, &p.outliers, &p.registrations, &rails} {
+	p, guardrails := &policies{unread: map[client.ObjectList]string{}}, v1alpha1.GuardrailList{} // without Guardrails it isn't said that somebody stops them
+	for _, list := range []client.ObjectList{&p.sets, &p.probes, &p.outliers, &p.registrations, &guardrails} {
 		if err := c.List(ctx, list); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
 			p.unread[list] = err.Error()
 		}
 	}
-	declared := make([]guardrail.Declared, len(rails.Items))
-	for i := range rails.Items {
-		declared[i] = guardrail.Declared{Guardrail: &rails.Items[i]}
+	declared := make([]guardrail.Declared, len(guardrails.Items))
+	for i := range guardrails.Items {
+		declared[i] = guardrail.Declared{Guardrail: &guardrails.Items[i]}
 	}
 	switch policy := guardrail.Merge(limit.Builtin(), declared); {
 	case policy.Frozen():
@@ -209,7 +210,7 @@ func (p *policies) setExists(uid types.UID) bool {
 }
 
 // taintsAgain says whether the set whose taint is removed matches the node still, as far as one look can tell.
-func (p *policies) taintsAgain(s condition.Step, node *condition.Node, at condition.Moment) []string {
+func (p *policies) taintsAgain(s condition.Step, node *condition.Node, at timing.Moment) []string {
 	for i := range p.sets.Items {
 		cs := &p.sets.Items[i]
 		if cs.UID != s.Set && cs.Name != s.SetName || cs.DeletionTimestamp != nil || cs.Spec.Mode == v1alpha1.Observe {

@@ -30,9 +30,9 @@ type stage int
 
 const (
 	policies stage = iota
-	gates
+	admissionGates
 	manager
-	rails
+	guardrails
 	definitions
 	rights
 	ownNamespace
@@ -40,7 +40,7 @@ const (
 
 // deleted are the objects of the stages, in words and in their order.
 var deleted = [...]string{
-	policies: "policies", gates: "the webhook and the admission policies", manager: "the manager", rails: "Guardrails and exceptions",
+	policies: "policies", admissionGates: "the webhook and the admission policies", manager: "the manager", guardrails: "Guardrails and exceptions",
 	definitions: "the kinds", rights: "the rights, and what the manager made", ownNamespace: "the namespace",
 }
 
@@ -70,17 +70,17 @@ var (
 	clusterRoleKind = kind("rbac.authorization.k8s.io", "ClusterRole")
 )
 
-// helmsCheck is what Helm makes before it uninstalls a release: the Job stays if it refuses, its rights if Helm is interrupted.
-var helmsCheck = []string{"autohealer-uninstall-check"}
+// helmCheck is what Helm makes before it uninstalls a release: the Job stays if it refuses, its rights if Helm is interrupted.
+var helmCheck = []string{"autohealer-uninstall-check"}
 
 // parts in the order in which they go. A binding goes before what it binds, and what the manager makes when that is gone, or it
 // would make it again.
 var parts = []part{
-	{stage: gates, kind: kind("admissionregistration.k8s.io", "ValidatingWebhookConfiguration")},
-	{stage: gates, kind: kind("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding")},
-	{stage: gates, kind: kind("admissionregistration.k8s.io", "ValidatingAdmissionPolicy")},
+	{stage: admissionGates, kind: kind("admissionregistration.k8s.io", "ValidatingWebhookConfiguration")},
+	{stage: admissionGates, kind: kind("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding")},
+	{stage: admissionGates, kind: kind("admissionregistration.k8s.io", "ValidatingAdmissionPolicy")},
 	{stage: manager, kind: deploymentKind, namespace: own},
-	{stage: manager, kind: kind("batch", "Job"), namespace: own, made: helmsCheck},
+	{stage: manager, kind: kind("batch", "Job"), namespace: own, made: helmCheck},
 	{stage: manager, kind: kind("policy", "PodDisruptionBudget"), namespace: own},
 	{stage: manager, kind: kind("", "ResourceQuota"), namespace: own},
 	{stage: manager, kind: kind("", "Service"), namespace: own, made: []string{"autohealer-xds"}},
@@ -96,9 +96,9 @@ var parts = []part{
 	{stage: rights, kind: kind("rbac.authorization.k8s.io", "Role"), namespace: "kube-node-lease"},
 	{stage: rights, kind: kind("rbac.authorization.k8s.io", "RoleBinding"), namespace: own},
 	{stage: rights, kind: kind("rbac.authorization.k8s.io", "Role"), namespace: own},
-	{stage: rights, kind: kind("", "ServiceAccount"), namespace: own, made: helmsCheck},
-	{stage: rights, kind: kind("rbac.authorization.k8s.io", "ClusterRoleBinding"), made: helmsCheck},
-	{stage: rights, kind: clusterRoleKind, made: helmsCheck},
+	{stage: rights, kind: kind("", "ServiceAccount"), namespace: own, made: helmCheck},
+	{stage: rights, kind: kind("rbac.authorization.k8s.io", "ClusterRoleBinding"), made: helmCheck},
+	{stage: rights, kind: clusterRoleKind, made: helmCheck},
 }
 
 // names of the objects of a part.
@@ -154,7 +154,7 @@ func named(o *metav1.PartialObjectMetadata) string {
 // stageOf is when objects of a kind of ours go: first the policies, of whatever version, and last what rules over them.
 func stageOf(kind schema.GroupVersionKind) stage {
 	if k := kinds.Named(kind.Kind); k != nil && k.RulesOver {
-		return rails
+		return guardrails
 	}
 	return policies
 }
@@ -167,8 +167,8 @@ type right struct {
 	namespace   string
 }
 
-// lookAtRights asks the API server whether whoever runs this may do all of it: half of it would leave things stuck.
-func (u *Uninstaller) lookAtRights(ctx context.Context, s *Survey) error {
+// surveyRights asks the API server whether whoever runs this may do all of it: half of it would leave things stuck.
+func (u *Uninstaller) surveyRights(ctx context.Context, s *Survey) error {
 	var lacking []string
 	for _, r := range u.needed(s) {
 		mapping, err := u.Client.RESTMapper().RESTMapping(r.kind.GroupKind(), r.kind.Version)
@@ -230,7 +230,7 @@ func (u *Uninstaller) needed(s *Survey) []right {
 		need(o.Kind, "", o.Key.Namespace, "patch")
 	}
 	if len(s.Delete[definitions]) > 0 {
-		need(railKind, "", "", "get", "create", "delete")
+		need(guardrailKind, "", "", "get", "create", "delete")
 	}
 	for of, objects := range s.Delete {
 		for _, o := range objects {
@@ -244,6 +244,6 @@ func (u *Uninstaller) needed(s *Survey) []right {
 }
 
 var (
-	setKind  = v1alpha1.GroupVersion.WithKind("ConditionSet")
-	railKind = v1alpha1.GroupVersion.WithKind("Guardrail")
+	setKind       = v1alpha1.GroupVersion.WithKind("ConditionSet")
+	guardrailKind = v1alpha1.GroupVersion.WithKind("Guardrail")
 )

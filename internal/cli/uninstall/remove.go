@@ -23,30 +23,30 @@ import (
 	"github.com/resourcestack/autohealer/internal/kube"
 )
 
-// confirmWithin is how soon a freeze is in force when a manager works.
-const confirmWithin = 5 * time.Second
+// confirmTimeout is how soon a freeze is in force when a manager works.
+const confirmTimeout = 5 * time.Second
 
-// lookAgain lies between two looks at what is waited for.
-const lookAgain = 200 * time.Millisecond
+// pollInterval is how often it is checked whether what is waited for has come about.
+const pollInterval = 200 * time.Millisecond
 
-// stop lets nothing new be done, by a freeze that the manager confirms. Where that can't be had, since there are no Guardrails
+// freeze lets nothing new be done, by a freeze that the manager confirms. Where that can't be had, since there are no Guardrails
 // any more or the manager doesn't follow, the manager goes first.
-func (u *Uninstaller) stop(ctx context.Context, s *Survey) error {
-	if u.DryRun || !s.somebodyActs() {
+func (u *Uninstaller) freeze(ctx context.Context, s *Survey) error {
+	if u.DryRun || !s.mayStillAct() {
 		return nil
 	}
 	u.Progress("freeze")
-	rail, made, err := freeze.Freeze(ctx, u.Client, "kubectl autohealer uninstall")
+	guardrail, made, err := freeze.Freeze(ctx, u.Client, "kubectl autohealer uninstall")
 	switch {
-	case goingKind(err):
+	case isKindTerminating(err):
 		return u.deleteManager(ctx, s)
 	case err != nil:
 		return fmt.Errorf("make Guardrail %s: %w", v1alpha1.FreezeGuardrail, err)
 	case made:
-		u.Tell(fmt.Sprintf("guardrail.%s/%s created", v1alpha1.GroupVersion.Group, rail.Name))
+		u.Report(fmt.Sprintf("guardrail.%s/%s created", v1alpha1.GroupVersion.Group, guardrail.Name))
 	}
-	confirmed, err := freeze.Confirmed(ctx, u.Client, rail, confirmWithin)
-	if err != nil && !goingKind(err) {
+	confirmed, err := freeze.Confirmed(ctx, u.Client, guardrail, confirmTimeout)
+	if err != nil && !isKindTerminating(err) {
 		return fmt.Errorf("see whether the manager confirms the freeze: %w", err)
 	}
 	if confirmed {
@@ -55,14 +55,14 @@ func (u *Uninstaller) stop(ctx context.Context, s *Survey) error {
 	return u.deleteManager(ctx, s)
 }
 
-// somebodyActs says whether there may be somebody to stop, and something that they would do.
-func (s *Survey) somebodyActs() bool {
+// mayStillAct says whether there may be somebody to stop, and something that they would do.
+func (s *Survey) mayStillAct() bool {
 	return len(s.Delete[policies]) > 0 || has(s.Delete[manager], deploymentKind)
 }
 
-// freezes says whether a freeze is tried: not where Guardrails are no more, or soon won't be.
-func (s *Survey) freezes() bool {
-	return s.somebodyActs() && slices.ContainsFunc(s.Delete[definitions], func(crd *object) bool {
+// attemptsFreeze says whether a freeze is tried: not where Guardrails are no more, or soon won't be.
+func (s *Survey) attemptsFreeze() bool {
+	return s.mayStillAct() && slices.ContainsFunc(s.Delete[definitions], func(crd *object) bool {
 		return crd.Name == "guardrails."+v1alpha1.GroupVersion.Group && crd.DeletionTimestamp == nil
 	})
 }
@@ -71,8 +71,8 @@ func has(all []*object, kind schema.GroupVersionKind) bool {
 	return slices.ContainsFunc(all, func(o *object) bool { return o.GroupVersionKind() == kind })
 }
 
-// goingKind recognises that there are no Guardrails, or soon won't be: one can't be made of a kind that is being deleted.
-func goingKind(err error) bool {
+// isKindTerminating recognises that there are no Guardrails, or soon won't be: one can't be made of a kind that is being deleted.
+func isKindTerminating(err error) bool {
 	return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err)
 }
 
@@ -83,7 +83,7 @@ func (u *Uninstaller) deleteManager(ctx context.Context, s *Survey) error {
 	}
 	u.Progress("wait for the manager to end")
 	var pods corev1.PodList
-	err := wait.PollUntilContextTimeout(ctx, lookAgain, u.Timeout, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, u.Timeout, true, func(ctx context.Context) (bool, error) {
 		err := u.Client.List(ctx, &pods, client.InNamespace(u.Namespace), client.MatchingLabels{label: ours, "app.kubernetes.io/component": "manager"})
 		return len(pods.Items) == 0, err
 	})
@@ -93,14 +93,14 @@ func (u *Uninstaller) deleteManager(ctx context.Context, s *Survey) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	leads, told, doubt := u.Leads(ctx)
+	leads, reported, doubt := u.Leads(ctx)
 	switch {
 	case doubt != "":
 		return fmt.Errorf("whether a manager leads still that the Deployment %[1]s in namespace %[2]s didn't run can't be told: the Lease %[1]s %[3]s. "+
 			"When none does, kubectl -n %[2]s delete lease %[1]s, then run this again", u.Manager, u.Namespace, doubt)
 	case leads:
 		return fmt.Errorf("a manager leads still that the Deployment %s in namespace %s doesn't run: stop it, then run this again", u.Manager, u.Namespace)
-	case err != nil && !told:
+	case err != nil && !reported:
 		return fmt.Errorf("%d pods of the manager are there still, and whether one of them leads can't be told: see kubectl -n %s get pods", len(pods.Items), u.Namespace)
 	}
 	return nil // pods on a node that is gone don't end; without the Lease they don't act either
@@ -140,7 +140,7 @@ func (u *Uninstaller) remove(ctx context.Context, finalizer string, list func(co
 	var there []*object
 	deleted := map[types.UID]bool{}
 	again := map[string]int{}
-	err := wait.PollUntilContextTimeout(ctx, lookAgain, u.Timeout, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, u.Timeout, true, func(ctx context.Context) (bool, error) {
 		found, err := list(ctx)
 		if err != nil {
 			return false, err // the time may be over; what was there a moment ago is told then
@@ -161,12 +161,12 @@ func (u *Uninstaller) remove(ctx context.Context, finalizer string, list func(co
 	if !wait.Interrupted(err) || ctx.Err() != nil || len(there) == 0 {
 		return err
 	}
-	stuck := make([]string, len(there))
+	blocked := make([]string, len(there))
 	for i, o := range there {
-		stuck[i] = waitsFor(o, again[title(o)] > 1)
+		blocked[i] = waitsFor(o, again[title(o)] > 1)
 	}
-	slices.Sort(stuck)
-	return errors.New(some(stuck, "\n"))
+	slices.Sort(blocked)
+	return errors.New(listed(blocked, "\n"))
 }
 
 func (u *Uninstaller) removeOne(ctx context.Context, o *object, finalizer string) error {
@@ -183,7 +183,7 @@ func (u *Uninstaller) removeOne(ctx context.Context, o *object, finalizer string
 		if err != nil {
 			return fmt.Errorf("delete %s: %w", title(o), err)
 		}
-		u.Tell(title(o) + " deleted")
+		u.Report(title(o) + " deleted")
 	}
 	if finalizer == "" || !slices.Contains(o.Finalizers, finalizer) || o.DeletionTimestamp == nil && !u.DryRun {
 		return nil

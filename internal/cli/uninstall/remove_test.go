@@ -17,7 +17,7 @@ import (
 func TestWhatIsStuckIsNamedAlsoWhenTheTimeEndsWithinALook(t *testing.T) {
 	kept := &object{ObjectMeta: metav1.ObjectMeta{Name: "kept", Finalizers: []string{"example.com/keep"}, DeletionTimestamp: &metav1.Time{Time: time.Now()}}}
 	kept.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ConditionSet"))
-	u := &Uninstaller{Timeout: 5 * lookAgain, Tell: func(string) {}, Progress: func(string) {}}
+	u := &Uninstaller{Timeout: 5 * pollInterval, Report: func(string) {}, Progress: func(string) {}}
 	looks := 0
 	err := u.remove(t.Context(), "", func(ctx context.Context) ([]*object, error) {
 		if looks++; looks == 1 {
@@ -37,7 +37,7 @@ func TestTheCheckIsDeletedWithItsPod(t *testing.T) {
 	check := &object{ObjectMeta: metav1.ObjectMeta{Namespace: "autohealer-system", Name: "autohealer-uninstall-check", UID: "1"}}
 	check.SetGroupVersionKind(batchv1.SchemeGroupVersion.WithKind("Job"))
 	var asked client.DeleteOptions
-	u := &Uninstaller{Tell: func(string) {}, Client: interceptor.NewClient(fake.NewFakeClient(), interceptor.Funcs{
+	u := &Uninstaller{Report: func(string) {}, Client: interceptor.NewClient(fake.NewFakeClient(), interceptor.Funcs{
 		Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, opts ...client.DeleteOption) error {
 			asked.ApplyOptions(opts)
 			return nil

@@ -44,19 +44,19 @@ func (s *Survey) Nothing() bool {
 // all that is to be deleted.
 func (s *Survey) all() []*object { return slices.Concat(slices.Collect(maps.Values(s.Delete))...) }
 
-// Look finds all that there is of an installation, and whether it can all be removed. It writes nothing.
-func (u *Uninstaller) Look(ctx context.Context) (*Survey, error) {
+// Survey finds all that there is of an installation, and whether it can all be removed. It writes nothing.
+func (u *Uninstaller) Survey(ctx context.Context) (*Survey, error) {
 	s := &Survey{Delete: map[stage][]*object{}}
-	for _, look := range []func(context.Context, *Survey) error{u.lookAtGroups, u.lookAtKinds, u.lookAtParts, u.lookAtLeader, u.lookAtStrays, u.lookAtNamespace, u.lookAtBindings, u.lookAtRecords, u.lookAtRights} {
-		if err := look(ctx, s); err != nil {
+	for _, survey := range []func(context.Context, *Survey) error{u.surveyGroups, u.surveyKinds, u.surveyParts, u.surveyLeader, u.surveyUnknownObjects, u.surveyNamespace, u.surveyBindings, u.surveyRecords, u.surveyRights} {
+		if err := survey(ctx, s); err != nil {
 			return nil, err
 		}
 	}
 	return s, nil
 }
 
-// lookAtKinds finds the definitions of our kinds, of whatever version, and all of their objects.
-func (u *Uninstaller) lookAtKinds(ctx context.Context, s *Survey) error {
+// surveyKinds finds the definitions of our kinds, of whatever version, and all of their objects.
+func (u *Uninstaller) surveyKinds(ctx context.Context, s *Survey) error {
 	all, err := u.list(ctx, crdKind)
 	if err != nil {
 		return err
@@ -115,8 +115,8 @@ func (s served) ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.APIRes
 	return groups, lists, err
 }
 
-// lookAtGroups names those that aren't served: a ProbeConfig may have scaled something of theirs.
-func (u *Uninstaller) lookAtGroups(_ context.Context, s *Survey) error {
+// surveyGroups names those that aren't served: a ProbeConfig may have scaled something of theirs.
+func (u *Uninstaller) surveyGroups(_ context.Context, s *Survey) error {
 	_, _, err := u.Kinds.ServerGroupsAndResources()
 	if discovery.IsGroupDiscoveryFailedError(err) {
 		s.Left = append(s.Left, fmt.Sprintf("What is of kinds that nobody serves now can't be looked at: %v. Once they are served: kubectl autohealer undo --all", err))
@@ -124,8 +124,8 @@ func (u *Uninstaller) lookAtGroups(_ context.Context, s *Survey) error {
 	return nil
 }
 
-// lookAtParts finds what was installed under its name. What doesn't say that it is ours stays.
-func (u *Uninstaller) lookAtParts(ctx context.Context, s *Survey) error {
+// surveyParts finds what was installed under its name. What doesn't say that it is ours stays.
+func (u *Uninstaller) surveyParts(ctx context.Context, s *Survey) error {
 	for _, p := range parts {
 		for _, name := range p.names() {
 			o, err := u.get(ctx, about(p.kind, u.in(p.namespace), name))
@@ -143,9 +143,9 @@ func (u *Uninstaller) lookAtParts(ctx context.Context, s *Survey) error {
 	return nil
 }
 
-// lookAtLeader finds a manager that nothing here runs, and that so goes on whatever is deleted: it may confirm the freeze, so that
+// surveyLeader finds a manager that nothing here runs, and that so goes on whatever is deleted: it may confirm the freeze, so that
 // all but itself would be gone when its turn comes.
-func (u *Uninstaller) lookAtLeader(ctx context.Context, s *Survey) error {
+func (u *Uninstaller) surveyLeader(ctx context.Context, s *Survey) error {
 	leads, _, doubt := u.Leads(ctx)
 	switch {
 	case has(s.Delete[manager], deploymentKind):
@@ -166,8 +166,8 @@ func (u *Uninstaller) in(namespace string) string {
 	return namespace
 }
 
-// lookAtStrays finds what says that it is ours and isn't known: another version may have installed it, or another product.
-func (u *Uninstaller) lookAtStrays(ctx context.Context, s *Survey) error {
+// surveyUnknownObjects finds what says that it is ours and isn't known: another version may have installed it, or another product.
+func (u *Uninstaller) surveyUnknownObjects(ctx context.Context, s *Survey) error {
 	for _, p := range parts {
 		if p.namespace != "" {
 			continue // what else is in our namespace is looked at with that
@@ -186,8 +186,8 @@ func (u *Uninstaller) lookAtStrays(ctx context.Context, s *Survey) error {
 	return nil
 }
 
-// lookAtRecords finds what was done to objects of others, and says what of it can't be taken back.
-func (u *Uninstaller) lookAtRecords(ctx context.Context, s *Survey) error {
+// surveyRecords finds what was done to objects of others, and says what of it can't be taken back.
+func (u *Uninstaller) surveyRecords(ctx context.Context, s *Survey) error {
 	by := &undo.Undoer{Client: u.Client, Clock: u.Clock, DryRun: true}
 	found, blind := by.Find(ctx, served{u.Kinds}, "")
 	for _, o := range found {

@@ -8,9 +8,14 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,14 +33,14 @@ type Uninstaller struct {
 	Clock clock.PassiveClock
 	// Namespace is Autohealer's own. Manager names its Deployment and its Lease.
 	Namespace, Manager string
-	// Leads says whether a manager holds the Lease; told is false when that can't be read, and when no manager wrote it so, which doubt says.
-	Leads func(context.Context) (leads, told bool, doubt string)
+	// Leads says whether a manager holds the Lease; known is false when that can't be read, and when no manager wrote it so, which doubt says.
+	Leads func(context.Context) (leads, known bool, doubt string)
 	// Timeout bounds each wait for something to be gone.
 	Timeout time.Duration
 	// DryRun waits for nothing, since nothing goes.
 	DryRun bool
-	// Tell is called with what was done, a line each, and Progress with how far a step is.
-	Tell, Progress func(string)
+	// Report is called with what was done, a line each, and Progress with how far a step is.
+	Report, Progress func(string)
 }
 
 // Stopped is an uninstall that ended before its end. What was done until then holds, and the next one goes on from there.
@@ -59,14 +64,14 @@ func (u *Uninstaller) Run(ctx context.Context, s *Survey) error {
 		name string
 		do   func(context.Context, *Survey) error
 	}{
-		{"stop what acts", u.stop},
+		{"stop what acts", u.freeze},
 		{"undo", u.undo},
 		{"release what is held", u.release},
 		{"delete " + deleted[policies], u.deleteOwn(policies, v1alpha1.FinalizerUndo)},
 		{"undo what only policies kept", u.undoAgain},
-		{"delete " + deleted[gates], u.deleteFound(gates)},
+		{"delete " + deleted[admissionGates], u.deleteFound(admissionGates)},
 		{"delete " + deleted[manager], u.deleteManager},
-		{"delete " + deleted[rails], u.deleteOwn(rails, "")},
+		{"delete " + deleted[guardrails], u.deleteOwn(guardrails, "")},
 		{"delete " + deleted[definitions], u.deleteFound(definitions)},
 		{"delete " + deleted[rights], u.deleteFound(rights)},
 		{"delete " + deleted[ownNamespace], u.deleteFound(ownNamespace)},
@@ -102,7 +107,7 @@ func (u *Uninstaller) undo(ctx context.Context, _ *Survey) error {
 // undoAgain takes back what an earlier step left, or let go of.
 func (u *Uninstaller) undoAgain(ctx context.Context, s *Survey) error {
 	if u.DryRun {
-		return nil // it was told of already
+		return nil // it was reported already
 	}
 	return u.undo(ctx, s)
 }
@@ -117,7 +122,7 @@ func (u *Uninstaller) undoEach(ctx context.Context, by *undo.Undoer, objects []u
 		}
 		for _, text := range r.Did {
 			did++
-			u.Tell(o.Title + ": " + text)
+			u.Report(o.Title + ": " + text)
 		}
 	}
 	return did, failed
@@ -134,7 +139,7 @@ func (u *Uninstaller) release(ctx context.Context, _ *Survey) error {
 			failed = errors.Join(failed, fmt.Errorf("%s: %w", o.Title, err))
 			continue
 		}
-		u.Tell(o.Title + ": " + released)
+		u.Report(o.Title + ": " + released)
 	}
 	return failed
 }
@@ -143,7 +148,7 @@ const released = "hold removed"
 
 // Write tells what would be done, step by step, and what stays.
 func (s *Survey) Write(w io.Writer) {
-	if s.freezes() {
+	if s.attemptsFreeze() {
 		section(w, "Freeze: nothing new is done while this works", []string{"guardrail/" + v1alpha1.FreezeGuardrail})
 	}
 	var undone, held []string
@@ -171,10 +176,100 @@ func section(w io.Writer, heading string, lines []string) {
 		return
 	}
 	fmt.Fprintln(w, heading)
-	if len(lines) > most {
-		lines = append(slices.Clone(lines[:most]), fmt.Sprintf("… and %d more", len(lines)-most))
+	if len(lines) > maxNamed {
+		lines = append(slices.Clone(lines[:maxNamed]), fmt.Sprintf("… and %d more", len(lines)-maxNamed))
 	}
 	for _, line := range lines {
 		fmt.Fprintln(w, "  "+line)
 	}
+}
+
+// surveyBindings finds who was given one of our roles: they are people's, and name a role that will be gone.
+func (u *Uninstaller) surveyBindings(ctx context.Context, s *Survey) error {
+	var inAll rbacv1.ClusterRoleBindingList
+	var inOne rbacv1.RoleBindingList
+	for _, list := range []client.ObjectList{&inAll, &inOne} {
+		if err := u.Client.List(ctx, list); err != nil {
+			return fmt.Errorf("look for bindings of Autohealer's roles: %w", err)
+		}
+	}
+	roles := part{kind: clusterRoleKind}.names()
+	report := func(kindOf string, o metav1.ObjectMeta, role rbacv1.RoleRef) {
+		if role.Kind == "ClusterRole" && slices.Contains(roles, role.Name) && o.Labels[label] != ours && o.Namespace != u.Namespace {
+			binding := about(kind(rbacv1.GroupName, kindOf), o.Namespace, o.Name)
+			s.Left = append(s.Left, fmt.Sprintf("%s binds a role of Autohealer's that will be gone: kubectl delete %s", title(binding), named(binding)))
+		}
+	}
+	for i := range inAll.Items {
+		report("ClusterRoleBinding", inAll.Items[i].ObjectMeta, inAll.Items[i].RoleRef)
+	}
+	for i := range inOne.Items {
+		report("RoleBinding", inOne.Items[i].ObjectMeta, inOne.Items[i].RoleRef)
+	}
+	return nil
+}
+
+// surveyNamespace says whether our namespace can go: not while there is something of others in it.
+func (u *Uninstaller) surveyNamespace(ctx context.Context, s *Survey) error {
+	ns, err := u.get(ctx, about(namespaceKind, "", u.Namespace))
+	if err != nil || ns == nil {
+		return err
+	}
+	if !labelled(ns) {
+		s.Left = append(s.Left, fmt.Sprintf("%s has no label %s=%s, so somebody else made it. If nobody needs it: kubectl delete %s", title(ns), label, ours, named(ns)))
+		return nil
+	}
+	others, err := u.others(ctx, s)
+	if err != nil {
+		return err
+	}
+	if len(others) > 0 {
+		s.Left = append(s.Left, fmt.Sprintf("%s holds what isn't Autohealer's: %s. If nobody needs it: kubectl delete %s", title(ns), listed(others, ", "), named(ns)))
+		return nil
+	}
+	s.Delete[ownNamespace] = []*object{ns}
+	return nil
+}
+
+// others are the objects in our namespace that are neither ours, nor Kubernetes', nor somebody's that goes with them.
+func (u *Uninstaller) others(ctx context.Context, s *Survey) (found []string, err error) {
+	kinds, err := u.kinds(func(_ schema.GroupVersion, r metav1.APIResource) bool { return r.Namespaced && keeps(r) })
+	if err != nil {
+		return nil, err
+	}
+	known := []string{"configmap/kube-root-ca.crt", "serviceaccount/default"}
+	for _, o := range s.all() {
+		known = append(known, strings.ToLower(o.Kind)+"/"+o.Name)
+	}
+	for _, kind := range kinds {
+		there, err := u.list(ctx, kind, client.InNamespace(u.Namespace))
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range there {
+			goesWith := len(o.OwnerReferences) > 0 || o.Annotations[corev1.ServiceAccountNameKey] != ""
+			if name := strings.ToLower(o.Kind) + "/" + o.Name; !goesWith && !slices.Contains(known, name) {
+				found = append(found, name)
+			}
+		}
+	}
+	return found, nil
+}
+
+// keeps says whether objects of a resource are somebody's: Events and Endpoints are Kubernetes' own, and what can't be made and
+// deleted is only a view.
+func keeps(r metav1.APIResource) bool {
+	return !strings.Contains(r.Name, "/") && r.Name != "events" && r.Name != "endpoints" &&
+		slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "create") && slices.Contains(r.Verbs, "delete")
+}
+
+// maxNamed is how many of many are named.
+const maxNamed = 20
+
+// listed names some of many, in one line or one a line.
+func listed(all []string, between string) string {
+	if len(all) <= maxNamed {
+		return strings.Join(all, between)
+	}
+	return strings.Join(all[:maxNamed], between) + fmt.Sprintf("%s… and %d more", between, len(all)-maxNamed)
 }

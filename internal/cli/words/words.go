@@ -25,8 +25,8 @@ const (
 	Faint  Color = "\x1b[2m"
 )
 
-// Painter gives a function that colors a text, or leaves it as it is.
-func Painter(colors bool) func(Color, string) string {
+// Colorizer gives a function that colors a text, or leaves it as it is.
+func Colorizer(colors bool) func(Color, string) string {
 	return func(c Color, text string) string {
 		if !colors || c == Plain {
 			return text

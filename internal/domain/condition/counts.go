@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 // usage is what a node counts for under the limits: what it is known to carry together with what is in flight to it.
@@ -75,15 +77,15 @@ func (u *usage) add(o Ownership, taints []corev1.Taint) {
 	}
 	for _, t := range o.Taints {
 		u.sets = append(u.sets, setRef{t.Set, t.Name})
-		u.last = later(u.last, t.Since.Time)
+		u.last = timing.Later(u.last, t.Since.Time)
 		if t.EvictSince != nil {
-			u.last = later(u.last, t.EvictSince.Time)
+			u.last = timing.Later(u.last, t.EvictSince.Time)
 		}
 	}
 	for _, h := range o.History {
 		u.past = append(u.past, h.Set)
 		if h.Evicted != nil {
-			u.last = later(u.last, h.Evicted.Time)
+			u.last = timing.Later(u.last, h.Evicted.Time)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 const (
@@ -154,7 +155,7 @@ func (s *Set) recoverAfter(t OwnedTaint) time.Duration {
 }
 
 // matchWithClaim matches a node that the set has a claim on: where conditions flap, it counts as clear later.
-func (s *Set) matchWithClaim(t OwnedTaint, n *Node, at Moment) Match {
+func (s *Set) matchWithClaim(t OwnedTaint, n *Node, at timing.Moment) Match {
 	m := s.Match(n, at)
 	if m.Phase == Clear {
 		m.ClearAt = m.ClearAt.Add(s.recoverAfter(t) - s.RecoverAfter)
@@ -216,7 +217,7 @@ func (p *planner) trigger(c Claimant, m Match) time.Time {
 	if p.Undone == nil {
 		return m.Since
 	}
-	return later(m.Since, p.Undone(c.UID, c.Key))
+	return timing.Later(m.Since, p.Undone(c.UID, c.Key))
 }
 
 func (p *planner) hold(c Claimant, g Gate, m Match) {

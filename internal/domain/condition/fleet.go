@@ -1,3 +1,19 @@
+// Package condition decides which node gets which taint from the ConditionSets that match it. It is pure: time comes in
+// as an argument, and nothing here reads or writes a cluster. Fleet holds what is known, Decide plans one node, Forecast
+// computes what a set would do; admission, controller and CLI share them, so that a forecast equals what is then done.
+// Begin at PlanNode (decide.go).
+//
+// A set's claim on a node's taint, which the node's record (ownership.go) keeps:
+//
+//	Matching for `for`, no Gate closed ──► claimed ── evictAfter over ──► NoExecute
+//	                                        │  ▲                            │
+//	        someone removed the taint ──────┘  └── put back, with backoff   │
+//	                                        │                               │
+//	Clear for recoverAfter, deselected, ────┴───────────────────────────────┴──► dropped, the taint is removed
+//	set changed, deleted or observing
+//
+// Doubtful keeps a claim as it is and makes none. A closed Gate, of a hold, a limit or a breaker, is a Hold in the plan: the
+// node waits in that limit's queue (headroom.go) until Fleet requeues it.
 package condition
 
 import (
@@ -13,6 +29,7 @@ import (
 
 	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 // Fleet is the known state of all nodes and sets, indexed so that neither a node's event nor an admission request visits
@@ -60,7 +77,7 @@ func NewFleet(limits limit.Limits) *Fleet {
 }
 
 // MarkSynced says that every node and set that exists has been observed; shares of the whole mean something from now on.
-func (f *Fleet) MarkSynced(at Moment) {
+func (f *Fleet) MarkSynced(at timing.Moment) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.synced = true
@@ -77,7 +94,7 @@ func (f *Fleet) Follow() {
 }
 
 // Lead says that this replica leads now: from what was stored last it judges the breakers by itself.
-func (f *Fleet) Lead(at Moment) {
+func (f *Fleet) Lead(at timing.Moment) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.follows = false
@@ -99,7 +116,7 @@ func (f *Fleet) Synced() bool {
 func (f *Fleet) DeferActsUntil(t time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.actsFrom = later(f.actsFrom, t)
+	f.actsFrom = timing.Later(f.actsFrom, t)
 }
 
 // ObserveSystemPods takes in the DaemonSets that nodes can't do without, for forecasts.
@@ -154,7 +171,7 @@ func (f *Fleet) markClaimantsDirty(n *nodeState) {
 
 // Decide plans a node and reserves what the plan takes from the limits until the write is seen or has failed.
 // Wait says that an earlier write isn't visible yet; NeedsLive that its outcome is uncertain and ObserveLive must show it.
-func (f *Fleet) Decide(name string, at Moment, evidence *Evidence) (plan Plan, next Next) {
+func (f *Fleet) Decide(name string, at timing.Moment, evidence *Evidence) (plan Plan, next Next) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.expire(at.Now)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 // nodeState is a node with what is in flight for it.
@@ -31,7 +32,7 @@ type claimKey struct {
 
 // ObserveNode takes in a node as the API server has it. changed: the node's plan may differ now.
 // requeue are held nodes that may have headroom now. A version older than the known one is ignored.
-func (f *Fleet) ObserveNode(node *corev1.Node, at Moment) (changed bool, requeue []string) {
+func (f *Fleet) ObserveNode(node *corev1.Node, at timing.Moment) (changed bool, requeue []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.observe(node, at, false)
@@ -41,14 +42,14 @@ func (f *Fleet) ObserveNode(node *corev1.Node, at Moment) (changed bool, requeue
 // are held nodes that may have headroom now. One read is enough, provided that no cache answers it: a get without a
 // resourceVersion, as the manager's API reader sends it, is a quorum read of etcd (kube-apiserver's watch cache passes it
 // on), so what it doesn't show wasn't there when it was asked for.
-func (f *Fleet) ObserveLive(node *corev1.Node, at Moment) (requeue []string) {
+func (f *Fleet) ObserveLive(node *corev1.Node, at timing.Moment) (requeue []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	_, requeue = f.observe(node, at, true)
 	return requeue
 }
 
-func (f *Fleet) observe(node *corev1.Node, at Moment, live bool) (changed bool, requeue []string) {
+func (f *Fleet) observe(node *corev1.Node, at timing.Moment, live bool) (changed bool, requeue []string) {
 	n := f.nodes[node.Name]
 	if n != nil && older(node.ResourceVersion, n.ResourceVersion) { // of a former node of this name, too
 		if live {
@@ -98,7 +99,7 @@ func (n *nodeState) clearWritten(live bool) bool {
 }
 
 // ForgetNode removes a node that is gone, unless another has come under its name.
-func (f *Fleet) ForgetNode(name string, uid types.UID, at Moment) (requeue []string) {
+func (f *Fleet) ForgetNode(name string, uid types.UID, at timing.Moment) (requeue []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := f.nodes[name]
@@ -110,7 +111,7 @@ func (f *Fleet) ForgetNode(name string, uid types.UID, at Moment) (requeue []str
 }
 
 // ObserveLease takes in a renewal of a node's Lease, the sign of life for conditions without a heartbeat.
-func (f *Fleet) ObserveLease(name string, renewed time.Time, at Moment) (changed bool) {
+func (f *Fleet) ObserveLease(name string, renewed time.Time, at timing.Moment) (changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := f.nodes[name]
@@ -127,7 +128,7 @@ func (f *Fleet) ObserveLease(name string, renewed time.Time, at Moment) (changed
 }
 
 // replace takes in how a node is now; before is what was known of it, nil for nothing. freed: other nodes have more headroom now.
-func (f *Fleet) replace(n *nodeState, before *Node, at Moment) (freed bool) {
+func (f *Fleet) replace(n *nodeState, before *Node, at timing.Moment) (freed bool) {
 	freed = f.recount(n)
 	f.recordEviction(n, at.Now)
 	f.taintHistory.observe(before, n.Node, at.Now)
@@ -146,7 +147,7 @@ func (f *Fleet) replace(n *nodeState, before *Node, at Moment) (freed bool) {
 }
 
 // forget takes out a node that is gone.
-func (f *Fleet) forget(n *nodeState, at Moment) {
+func (f *Fleet) forget(n *nodeState, at timing.Moment) {
 	f.recordDeleted(n, at.Now)
 	f.markClaimantsDirty(n)
 	f.counts.add(n.usage, -1)
@@ -163,7 +164,7 @@ func (f *Fleet) forget(n *nodeState, at Moment) {
 }
 
 // updateSets has the sets learn how a node changed; before or after may be nil.
-func (f *Fleet) updateSets(n *nodeState, before, after *Node, at Moment) {
+func (f *Fleet) updateSets(n *nodeState, before, after *Node, at timing.Moment) {
 	if before == nil || after == nil || before.Deleting != after.Deleting || !maps.Equal(before.Labels, after.Labels) {
 		for _, s := range f.sets {
 			f.updateSet(s, n, before, after, at)
@@ -195,7 +196,7 @@ func (f *Fleet) requeueForMaxNodes(s *setState) {
 	}
 }
 
-func (f *Fleet) updateSet(s *setState, n *nodeState, before, after *Node, at Moment) {
+func (f *Fleet) updateSet(s *setState, n *nodeState, before, after *Node, at timing.Moment) {
 	if s.isMatched(before) && (after == nil || after.Deleting) {
 		s.deletedMatching.Forget(at.Now.Add(-f.policy.Limits.EvictPace))
 		s.deletedMatching.Remember(limit.Act{UID: n.UID, Name: n.Name, Zone: n.Zone, Began: at.Now}, at.Now)
@@ -206,7 +207,7 @@ func (f *Fleet) updateSet(s *setState, n *nodeState, before, after *Node, at Mom
 
 // livenessChanged says whether a set's phase changed though no condition did: a silent reporter spoke, or an unproven one
 // proved that it lives.
-func (f *Fleet) livenessChanged(n *nodeState, before *Node, at Moment) bool {
+func (f *Fleet) livenessChanged(n *nodeState, before *Node, at timing.Moment) bool {
 	for _, s := range f.sets {
 		if (s.isMatched(n.Node) || n.usage.claims(s)) && s.Match(before, at).Phase != s.Match(n.Node, at).Phase {
 			f.markDirty(s)

@@ -8,11 +8,12 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 // ObserveSet takes in a set, what it may do, its stored breaker and the reset that its annotations ask for. It gives the
 // nodes whose plans may have changed.
-func (f *Fleet) ObserveSet(set *Set, state lifecycle.State, stored *limit.Opening, resetID string, at Moment) (affected []string) {
+func (f *Fleet) ObserveSet(set *Set, state lifecycle.State, stored *limit.Opening, resetID string, at timing.Moment) (affected []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.addDeclared(set.KeysDeclared)
@@ -63,7 +64,7 @@ func (f *Fleet) addDeclared(keys []string) {
 func (f *Fleet) isDeclared(key string) bool { return f.declared[key] }
 
 // ForgetSet removes a set that is gone, and gives the nodes that still carry its record.
-func (f *Fleet) ForgetSet(uid types.UID, at Moment) (affected []string) {
+func (f *Fleet) ForgetSet(uid types.UID, at timing.Moment) (affected []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.sets[uid]
@@ -101,7 +102,7 @@ type Policy struct {
 // SetPolicy replaces the policy in force and gives the nodes whose plans may differ under it. A limit that shrinks undoes
 // nothing; one that grows lets the longest-waiting nodes go on, and each of them the next. Sets may read Leases
 // from now on: ask UsesLease.
-func (f *Fleet) SetPolicy(p Policy, at Moment) (affected []string) {
+func (f *Fleet) SetPolicy(p Policy, at timing.Moment) (affected []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if p.Precedence == "" {

@@ -11,6 +11,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/sample"
 	"github.com/resourcestack/autohealer/internal/domain/suggest"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 // Forecast is what a set would do if it were in force now, as rules and people read it. Counts are of nodes; samples are sorted and at most sample.Size.
@@ -55,7 +56,7 @@ type Forecast struct {
 
 // Forecast is what a ConditionSet would do if it were in force now, in place of a stored one of its name. It is empty for a
 // spec that can't be read; Terms.Unreadable says why.
-func (f *Fleet) Forecast(cs *v1alpha1.ConditionSet, limits limit.Limits, at Moment) Forecast {
+func (f *Fleet) Forecast(cs *v1alpha1.ConditionSet, limits limit.Limits, at timing.Moment) Forecast {
 	s, err := NewSet(cs)
 	if err != nil {
 		return Forecast{}
@@ -112,7 +113,7 @@ func (f *Fleet) forecastMatching(p *Forecast, s *Set, selected *nodeSet, limits 
 	}
 }
 
-func (f *Fleet) forecastReporters(p *Forecast, s *Set, at Moment) {
+func (f *Fleet) forecastReporters(p *Forecast, s *Set, at timing.Moment) {
 	for _, m := range s.Members {
 		if f.index.with(reports(m.Type)).empty() {
 			if _, ok := f.policy.Types.Lookup(m.Type); !ok {
@@ -129,7 +130,7 @@ func (f *Fleet) forecastReporters(p *Forecast, s *Set, at Moment) {
 
 // anyAlive says whether the reporter is alive on some node. The node observed last most likely shows it; only where
 // a reporter is silent are all of its nodes looked at.
-func (f *Fleet) anyAlive(m Member, s *Set, at Moment) bool {
+func (f *Fleet) anyAlive(m Member, s *Set, at timing.Moment) bool {
 	alive := func(slot int) bool {
 		n := f.index.slots[slot]
 		r, _ := n.Observations.Of(m.Type)

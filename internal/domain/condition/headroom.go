@@ -9,10 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 // headroom gives what the limits leave for a node, which ranks by when a match of it expired.
-func (f *Fleet) headroom(n *nodeState, at Moment) Headroom {
+func (f *Fleet) headroom(n *nodeState, at timing.Moment) Headroom {
 	return func(of Cap, c Claimant, expired time.Time) Gate {
 		switch of {
 		case CapTainted:
@@ -27,7 +28,7 @@ func (f *Fleet) headroom(n *nodeState, at Moment) Headroom {
 	}
 }
 
-func (f *Fleet) evictionHeadroom(n *nodeState, expired time.Time, at Moment) Gate {
+func (f *Fleet) evictionHeadroom(n *nodeState, expired time.Time, at timing.Moment) Gate {
 	if n.usage.controlPlaneReady && f.counts.controlPlaneReady <= 1 {
 		return Gate{Reason: HeldByControlPlane, Message: "it is the last Ready control-plane node", queue: "plane"}
 	}
@@ -83,13 +84,13 @@ func (f *Fleet) clusterCap(reason Reason, name string, value limit.Cap, n *nodeS
 }
 
 // evictionPace lets one node of a zone begin to evict at a time.
-func (f *Fleet) evictionPace(n *nodeState, expired time.Time, at Moment) Gate {
+func (f *Fleet) evictionPace(n *nodeState, expired time.Time, at timing.Moment) Gate {
 	queue := "pace/" + n.Zone
 	pace, before := f.policy.Limits.EvictPace, at.Now.Add(f.policy.Limits.EvictPace)
 	last := f.evictions.Last(n.Zone, before)
 	for _, other := range f.index.nodes(&f.withRecord) {
 		if other.Zone == n.Zone {
-			last = later(last, other.lastEviction(before))
+			last = timing.Later(last, other.lastEviction(before))
 		}
 	}
 	next := last.Add(pace)
@@ -144,7 +145,7 @@ func maxNodesQueue(s *setState) string { return "set/" + string(s.UID) }
 // forbids, so that the safe side is to count too many: conditions frozen at their worst by a reporter that died are the very
 // thing that it is for, and if matches counted only once `for` passed, the first of a wave would be tainted before the
 // last is counted.
-func (f *Fleet) evaluateBreaker(s *setState, at Moment) {
+func (f *Fleet) evaluateBreaker(s *setState, at timing.Moment) {
 	if !f.synced || f.follows {
 		return
 	}
@@ -199,7 +200,7 @@ func byQueueOrder(a, b queuePosition) int {
 func (n *nodeState) positionIn(queue string) (position queuePosition, ok bool) {
 	for _, h := range n.holds {
 		if h.queue == queue {
-			position, ok = queuePosition{earlier(position.since, h.At), n.Name}, true
+			position, ok = queuePosition{timing.Earlier(position.since, h.At), n.Name}, true
 		}
 	}
 	return position, ok

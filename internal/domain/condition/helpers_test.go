@@ -14,6 +14,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 const recordAnnotation = "autohealer.resourcestack.com/owned-taints"
@@ -25,7 +26,7 @@ var noon = time.Date(2026, 11, 3, 12, 0, 0, 0, time.UTC)
 func ago(d time.Duration) time.Time { return noon.Add(-d) }
 
 // moment is when our clock and the API server's agree.
-func moment(now time.Time) condition.Moment { return condition.Moment{Now: now, Server: now} }
+func moment(now time.Time) timing.Moment { return timing.Moment{Now: now, Server: now} }
 
 type nodeOption func(*corev1.Node)
 

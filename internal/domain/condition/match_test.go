@@ -11,6 +11,7 @@ import (
 
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 const twoMembers = `
@@ -47,7 +48,7 @@ func TestPhase(t *testing.T) {
 		name  string
 		spec  string
 		node  *condition.Node
-		at    condition.Moment
+		at    timing.Moment
 		phase condition.Phase
 	}{
 		{"all members match", twoMembers, steady(newNode("n", sick...)), moment(noon), "Matching"},
@@ -104,9 +105,9 @@ func TestPhase(t *testing.T) {
 		{"after a restart, heartbeat older than that", oneMember,
 			watched(stage{noon, newNode("n", silentSince(15*time.Minute)...)}), moment(noon), "Doubtful"},
 		{"after a restart, our own clock proves nothing", oneMember,
-			watched(stage{noon, newNode("n", silentSince(0)...)}), condition.Moment{Now: noon, Server: noon.Add(hour)}, "Doubtful"},
+			watched(stage{noon, newNode("n", silentSince(0)...)}), timing.Moment{Now: noon, Server: noon.Add(hour)}, "Doubtful"},
 		{"after a restart, the API server's date not known yet", oneMember,
-			watched(stage{noon, newNode("n", silentSince(0)...)}), condition.Moment{Now: noon}, "Doubtful"},
+			watched(stage{noon, newNode("n", silentSince(0)...)}), timing.Moment{Now: noon}, "Doubtful"},
 		{"after a restart, heartbeat far in the API server's future", oneMember,
 			watched(stage{noon, newNode("n", silentSince(-hour)...)}), moment(noon), "Doubtful"},
 		{"after a restart, proven once the heartbeat moved", oneMember,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 // deletedNodes are nodes that were deleted while taints of ours evicted pods from them, as autoscalers and repair controllers do. Each
@@ -177,7 +178,7 @@ func (f *Fleet) recordDeleted(n *nodeState, now time.Time) {
 	f.addEviction(limit.Act{UID: n.UID, Name: n.Name, Zone: n.Zone, Began: n.lastEviction(now.Add(pace))}, now)
 	f.expire(now)
 	after := n.usageOnceDeleted(now, f.isDeclared)
-	if until := earlier(after.last, now).Add(pace); after.evicts && !after.last.IsZero() && now.Before(until) {
+	if until := timing.Earlier(after.last, now).Add(pace); after.evicts && !after.last.IsZero() && now.Before(until) {
 		f.deleted[n.UID] = deletedNode{after, until}
 	}
 }
@@ -202,7 +203,7 @@ func (n *nodeState) usageOnceDeleted(now time.Time, declared func(key string) bo
 func (n *nodeState) lastEviction(latest time.Time) time.Time {
 	last := n.Owned.lastEviction(latest)
 	if n.inFlight != nil {
-		last = later(last, n.inFlight.owned.lastEviction(latest))
+		last = timing.Later(last, n.inFlight.owned.lastEviction(latest))
 	}
 	return last
 }
@@ -211,7 +212,7 @@ func (n *nodeState) lastEviction(latest time.Time) time.Time {
 func (o Ownership) lastEviction(latest time.Time) (last time.Time) {
 	take := func(at *metav1.Time) {
 		if at != nil && !at.After(latest) {
-			last = later(last, at.Time)
+			last = timing.Later(last, at.Time)
 		}
 	}
 	for _, t := range o.Taints {
@@ -240,7 +241,7 @@ func (f *Fleet) addEviction(a limit.Act, now time.Time) (news bool) {
 // Recall takes in evictions that were recorded before, by this manager or an earlier one: of nodes that are gone, or whose record was
 // undone since. They pace others; whether a node that is gone still had its taint isn't recorded. It says whether one is news, so that what
 // was planned may be too much.
-func (f *Fleet) Recall(evictions []limit.Act, at Moment) (news bool) {
+func (f *Fleet) Recall(evictions []limit.Act, at timing.Moment) (news bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, a := range evictions {

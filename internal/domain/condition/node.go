@@ -14,15 +14,8 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 	"github.com/resourcestack/autohealer/internal/domain/hold"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
-
-// Moment is the time of a decision, by both clocks.
-type Moment struct {
-	// Now by our own clock.
-	Now time.Time
-	// Server is the API server's clock at that moment, from its Date header; zero while unknown.
-	Server time.Time
-}
 
 // Node is what the planner reads of a node, with what we saw ourselves. It shares maps and slices with the object it
 // was made from and must not be changed.
@@ -182,14 +175,14 @@ func (n *Node) keepRemovedConditions(before *Node, now time.Time) {
 
 // alive says whether an observation's reporter is known to be alive: we saw it change within staleAfter, or, where we never
 // did, its heartbeat or last transition is that recent by the API server's clock.
-func (n *Node) alive(r Observation, m Member, staleAfter time.Duration, at Moment) bool {
+func (n *Node) alive(r Observation, m Member, staleAfter time.Duration, at timing.Moment) bool {
 	if m.noHeartbeat && fresh(n.Lease, staleAfter, at) {
 		return true
 	}
 	return fresh(r, staleAfter, at)
 }
 
-func fresh(r Observation, staleAfter time.Duration, at Moment) bool {
+func fresh(r Observation, staleAfter time.Duration, at timing.Moment) bool {
 	if !r.LastActivity.IsZero() && at.Now.Sub(r.LastActivity) < staleAfter {
 		return true
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 // Ownership is a node's record of what ConditionSets did to it, kept in an annotation and written together with the
@@ -212,7 +213,7 @@ func sameTaints(a, b []corev1.Taint) bool {
 // Undo plans to remove all taints that a node's record claims, whatever the policies say: for undoing by hand, without a
 // manager or even without policies. Reserved keys stay. The record keeps the history of sets that exist, which paces the
 // next eviction.
-func Undo(node *Node, exists func(types.UID) bool, at Moment) Plan {
+func Undo(node *Node, exists func(types.UID) bool, at timing.Moment) Plan {
 	plan := PlanNode(Input{
 		Node: node, At: at, Precedence: PrecedenceKey,
 		Declared:  func(string) bool { return true },

@@ -10,6 +10,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 // Precedence says among which sets of a node the highest effect wins.
@@ -149,7 +150,7 @@ func (p *Plan) Eviction() (a limit.Act) {
 	a = limit.Act{UID: p.Node.UID, Name: p.Node.Name, Zone: p.Node.Zone}
 	for _, t := range p.Owned.Taints {
 		if t.EvictSince != nil {
-			a.Began = later(a.Began, t.EvictSince.Time)
+			a.Began = timing.Later(a.Began, t.EvictSince.Time)
 		}
 	}
 	return a
@@ -157,7 +158,7 @@ func (p *Plan) Eviction() (a limit.Act) {
 
 func (p *Plan) requeueAt(t time.Time) {
 	if !t.IsZero() {
-		p.RequeueAt = earlier(p.RequeueAt, t)
+		p.RequeueAt = timing.Earlier(p.RequeueAt, t)
 	}
 }
 
@@ -208,7 +209,7 @@ type Input struct {
 	Node *Node
 	// Claimants are the sets that match the node or have an entry in its record, the oldest first.
 	Claimants []Claimant
-	At        Moment
+	At        timing.Moment
 	// ActsFrom is until when nothing new is done because our clock stepped.
 	ActsFrom time.Time
 	// Paused is why no set does anything new; "" when they may.

@@ -11,6 +11,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 func TestEvictAfterStagesTheEffect(t *testing.T) {
@@ -164,7 +165,7 @@ func TestPuttingBackCountsAsATaintByTheSet(t *testing.T) {
 	if want := noon.Add(time.Minute); !held.RequeueAt.Equal(want) {
 		t.Errorf("looks again at %s, want %s: two writers must not fight as fast as they can", held.RequeueAt, want)
 	}
-	again.At = condition.Moment{Now: noon.Add(time.Minute), Server: noon.Add(time.Minute)}
+	again.At = timing.Moment{Now: noon.Add(time.Minute), Server: noon.Add(time.Minute)}
 	third := condition.PlanNode(again)
 	outcome{taints: []string{"example.com/k:NoSchedule"}, claims: []string{"a-uid example.com/k:NoSchedule for the 3th time"},
 		steps: []string{"Taint a example.com/k >NoSchedule TaintWasRemoved"}, holds: []string{"a-uid Flapping"}}.check(t, third)

@@ -18,6 +18,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 // world is a cluster with a fleet that sees it late, writers that interfere, and writes that fail in every way.
@@ -130,7 +131,7 @@ func (w *world) createSet(name string) {
 	w.sets[name] = s
 }
 
-func (w *world) at() condition.Moment { return moment(w.now) }
+func (w *world) at() timing.Moment { return moment(w.now) }
 
 func (w *world) observeSet(s *storedSet) {
 	set, err := condition.NewSet(s.ConditionSet)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 const (
@@ -156,7 +157,7 @@ func (p *planner) escalate(c Claimant, claim OwnedTaint, want corev1.TaintEffect
 	if rank[to] <= rank[claim.Effect] {
 		return claim
 	}
-	p.step(c, Escalate, reason, claim, to, later(m.Since, claim.Since.Time))
+	p.step(c, Escalate, reason, claim, to, timing.Later(m.Since, claim.Since.Time))
 	claim.Effect, claim.Generation = to, c.Generation
 	return p.markEvicting(claim)
 }
@@ -194,7 +195,7 @@ func (p *planner) restoreAt(key string) (at time.Time) {
 	for _, h := range p.history {
 		if h.PutBack && h.Key == key {
 			n++
-			at = later(at, h.At.Add(backoff(n)))
+			at = timing.Later(at, h.At.Add(backoff(n)))
 		}
 	}
 	return at

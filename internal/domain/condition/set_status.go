@@ -12,6 +12,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 // SetStatus is a set's status for one node, for explanations.
@@ -44,7 +45,7 @@ type MemberStatus struct {
 }
 
 // SetStatuses are those of the sets that select a node or have a claim in its record, the oldest first.
-func (f *Fleet) SetStatuses(name string, at Moment) []SetStatus {
+func (f *Fleet) SetStatuses(name string, at timing.Moment) []SetStatus {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	n := f.nodes[name]
@@ -85,14 +86,14 @@ func (f *Fleet) takesOver(s *setState, claim OwnedTaint) bool {
 
 // QueueOrder are all nodes in the order in which limits let them through: those whose match expired first come first, and those
 // that no set matches last.
-func (f *Fleet) QueueOrder(at Moment) []string {
+func (f *Fleet) QueueOrder(at timing.Moment) []string {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	waits := map[string]time.Time{}
 	for _, s := range f.sets {
 		for _, n := range f.index.nodes(f.matching(s)) {
 			if m := s.Match(n.Node, at); m.Phase == Matching {
-				waits[n.Name] = earlier(waits[n.Name], m.ForElapsedAt)
+				waits[n.Name] = timing.Earlier(waits[n.Name], m.ForElapsedAt)
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/sample"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 // Summary is the present state of one set over all nodes.
@@ -35,7 +36,7 @@ type HoldCount struct {
 }
 
 // Summary describes a set; ok is false when it isn't known.
-func (f *Fleet) Summary(uid types.UID, at Moment) (sum Summary, ok bool) {
+func (f *Fleet) Summary(uid types.UID, at timing.Moment) (sum Summary, ok bool) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	s := f.sets[uid]
@@ -80,7 +81,7 @@ func (f *Fleet) countHolds(s *setState, sum *Summary) {
 
 // doubtful counts the nodes of which Match would give Doubtful. Of a node without a taint of the set that doesn't report a member there
 // is nothing to doubt: the set isn't about what runs no such reporter.
-func (f *Fleet) doubtful(s *setState, claimed *nodeSet, at Moment) (nodes int) {
+func (f *Fleet) doubtful(s *setState, claimed *nodeSet, at timing.Moment) (nodes int) {
 	candidates := f.index.with(traitPresent).copy()
 	for _, m := range s.Members {
 		candidates.intersect(f.index.with(reports(m.Type)))

@@ -1,9 +1,18 @@
 package registration
 
 import (
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	decl "k8s.io/apiserver/pkg/cel"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/resourcestack/autohealer/internal/domain/health"
 )
 
 // TypeOf makes a CEL type of a kind's OpenAPI schema, in which references are resolved; nil where the schema leaves the fields open.
@@ -114,3 +123,129 @@ func newObject(name string, types map[string]*decl.DeclType) *decl.DeclType {
 func listOf(t *decl.DeclType) *decl.DeclType { return decl.NewListType(t, 0) }
 
 func mapOf(t *decl.DeclType) *decl.DeclType { return decl.NewMapType(decl.StringType, t, 0) }
+
+// Fields are the parts of objects that registrations read, by kind, as names with dots; "" is the whole object.
+type Fields map[schema.GroupVersionKind]sets.Set[string]
+
+// Add adds what a registration reads of its targets, and of what its checks look at in the seed.
+func (f Fields) Add(r *Registration) {
+	f.add(r.Kind, "status.conditions")
+	if r.targetType != "" {
+		f.add(r.Kind, strings.Join(r.typePath, "."))
+	}
+	if path, known := workersAt[r.Kind.GroupKind()]; known {
+		f.add(r.Kind, strings.Join(path, "."))
+	}
+	f.expressions(r.Kind, varTarget, r.expressions)
+	for _, c := range r.Checks {
+		f.expressions(r.Kind, varTarget, c.expressions)
+		if !c.InSeed() {
+			continue
+		}
+		if f.expressions(c.Kind, varObject, c.expressions); c.byStatus || c.builtin {
+			f.add(c.Kind, health.FieldsRead...)
+		}
+	}
+}
+
+func (f Fields) add(kind schema.GroupVersionKind, paths ...string) {
+	if f[kind] == nil {
+		f[kind] = sets.New[string]()
+	}
+	f[kind].Insert(paths...)
+}
+
+func (f Fields) expressions(kind schema.GroupVersionKind, variable string, all []*Expression) {
+	for _, e := range all {
+		for _, path := range e.reads {
+			if path[0] == variable {
+				f.add(kind, dotted(path[1:]))
+			}
+		}
+	}
+}
+
+// dotted names the field at a path. One with a dot in its own name, as a label has, is read with all that it is in.
+func dotted(path []string) string {
+	if i := slices.IndexFunc(path, func(step string) bool { return strings.Contains(step, ".") }); i >= 0 {
+		path = path[:i]
+	}
+	return strings.Join(path, ".")
+}
+
+// Missing are the parts that others have and these don't, as "Kind: spec.x", sorted.
+func (f Fields) Missing(others Fields) []string {
+	var lacking []string
+	for kind, paths := range others {
+		for path := range paths {
+			if !f.covers(kind, path) {
+				lacking = append(lacking, kind.Kind+": "+path)
+			}
+		}
+	}
+	slices.Sort(lacking)
+	return lacking
+}
+
+func (f Fields) covers(kind schema.GroupVersionKind, path string) bool {
+	if strings.HasPrefix(path, "metadata.") && slices.Contains(alwaysKept, strings.TrimPrefix(path, "metadata.")) {
+		return f[kind] != nil
+	}
+	for has := range f[kind] {
+		if has == "" || has == path || strings.HasPrefix(path, has+".") {
+			return true
+		}
+	}
+	return false
+}
+
+// alwaysKept of metadata, whatever is read, as facts are.
+var alwaysKept = []string{"name", "namespace", "labels", "generation", "deletionTimestamp"}
+
+// Prune takes out of an object what isn't at one of the paths. Who it is, its metadata and its status stay as they are, so that what is
+// written is planned from what is stored.
+func Prune(object *unstructured.Unstructured, paths sets.Set[string]) {
+	if paths.Has("") {
+		return
+	}
+	pruned := map[string]any{}
+	for _, whole := range []string{"apiVersion", "kind", "metadata", "status"} {
+		if value, there := object.Object[whole]; there {
+			pruned[whole] = value
+		}
+	}
+	for path := range paths {
+		if steps := strings.Split(path, "."); steps[0] != "metadata" && steps[0] != "status" {
+			copyPath(pruned, object.Object, steps)
+		}
+	}
+	object.Object = pruned
+}
+
+// Union gives the fields, and those of others.
+func (f Fields) Union(others Fields) Fields {
+	all := maps.Clone(f)
+	for kind, paths := range others {
+		all[kind] = all[kind].Union(paths)
+	}
+	return all
+}
+
+// copyPath copies what is at a path, or at the last of its fields that has no fields itself.
+func copyPath(into, from map[string]any, path []string) {
+	value, there := from[path[0]]
+	if !there {
+		return
+	}
+	inner, isMap := value.(map[string]any)
+	if len(path) == 1 || !isMap {
+		into[path[0]] = runtime.DeepCopyJSONValue(value)
+		return
+	}
+	next, ok := into[path[0]].(map[string]any)
+	if !ok {
+		next = map[string]any{}
+		into[path[0]] = next
+	}
+	copyPath(next, inner, path[1:])
+}

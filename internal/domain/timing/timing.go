@@ -1,5 +1,6 @@
 // Package timing has the durations that Autohealer waits by itself: no field of a policy and no flag sets them. Those are here that
-// end-to-end tests wait for; a manager of theirs, e2e/manager, runs with a part of each.
+// end-to-end tests wait for; a manager of theirs, e2e/manager, runs with a part of each. Moment is what time it is, by both clocks
+// that decisions compare.
 package timing
 
 import "time"

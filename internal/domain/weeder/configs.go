@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 // configState is a config with what it watches and did.
@@ -41,7 +42,7 @@ func scopeOf(c *Config) string {
 
 // ObserveConfig takes in a config and what it may do now, and gives the pods to decide on. A Service that it newly names is
 // seen for the first time.
-func (s *State) ObserveConfig(c *Config, state lifecycle.State, at Moment) (due []types.NamespacedName) {
+func (s *State) ObserveConfig(c *Config, state lifecycle.State, at timing.Moment) (due []types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	cs := s.configs[c.UID]

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 // Next is what a decision asks for.
@@ -32,7 +34,7 @@ type sent struct {
 
 // Decide plans a pod and reserves what its deletion takes from the limits, until it surely failed. Doubt says why what is
 // known can't be trusted just now, "" when it can.
-func (s *State) Decide(key types.NamespacedName, at Moment, doubt string) (Plan, Next) {
+func (s *State) Decide(key types.NamespacedName, at timing.Moment, doubt string) (Plan, Next) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.pods[key.Namespace][key.Name]
@@ -62,7 +64,7 @@ func (s *State) Decide(key types.NamespacedName, at Moment, doubt string) (Plan,
 }
 
 // input is what a plan for a pod depends on, whatever the window.
-func (s *State) input(p *podState, at Moment) Input {
+func (s *State) input(p *podState, at timing.Moment) Input {
 	return Input{
 		Pod: p.Pod, Autohealers: p.autohealers(s.ownNamespace), OwnerHold: s.workloadHolds[p.Workload()].hold,
 		At: at, ActsFrom: s.actsFrom, Limit: s.limits.MaxPodDeletionsPerMinute,
@@ -70,7 +72,7 @@ func (s *State) input(p *podState, at Moment) Input {
 }
 
 // openings are the open windows that select a pod, the oldest config first.
-func (s *State) openings(p *podState, at Moment) (openings []Opening) {
+func (s *State) openings(p *podState, at timing.Moment) (openings []Opening) {
 	var windows []*window
 	for _, w := range s.windows[p.Namespace] {
 		if w.selects(p, at.Now) {
@@ -109,13 +111,13 @@ func (s *State) recordHolds(p *podState, plan *Plan, now time.Time) {
 		return
 	}
 	s.queue.push(p)
-	plan.RequeueAt = earlier(plan.RequeueAt, now.Add(queueRequeueAfter))
+	plan.RequeueAt = timing.Earlier(plan.RequeueAt, now.Add(queueRequeueAfter))
 }
 
-func (s *State) reserve(p *podState, d *Deletion, at Moment) {
+func (s *State) reserve(p *podState, d *Deletion, at timing.Moment) {
 	cs, workload, w := s.configs[d.Config], p.Workload(), s.windowOf(d.Config, p.Namespace, d.Service)
 	record := &Record{
-		At: at.Now, Server: at.server(), Namespace: p.Namespace, Pod: p.Name, UID: p.UID, Owner: workload.String(), Service: d.Service, Before: d.Before,
+		At: at.Now, Server: at.ServerNow(), Namespace: p.Namespace, Pod: p.Name, UID: p.UID, Owner: workload.String(), Service: d.Service, Before: d.Before,
 	}
 	w.Deleted++
 	w.LastDeletion = at.Now
@@ -129,7 +131,7 @@ func (s *State) reserve(p *podState, d *Deletion, at Moment) {
 
 // Revalidate says what has come to block a deletion since it was decided, "" when nothing has. It is to be called last
 // before the request is sent: in a storm that is a while later.
-func (s *State) Revalidate(plan Plan, at Moment) string {
+func (s *State) Revalidate(plan Plan, at timing.Moment) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p, decided := s.pods[plan.Pod.Namespace][plan.Pod.Name], s.sent[plan.Pod.UID]
@@ -149,7 +151,7 @@ func (s *State) Revalidate(plan Plan, at Moment) string {
 }
 
 // Confirm says that the API server has just taken the deletion of the pod with this UID. No other follows for that pod.
-func (s *State) Confirm(uid types.UID, at Moment) {
+func (s *State) Confirm(uid types.UID, at timing.Moment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d := s.sent[uid]
@@ -203,7 +205,7 @@ const refusedRequeueAfter = 5 * time.Second
 
 // Refuse keeps, for the status, that a PodDisruptionBudget refused the plan's eviction, which Failed has taken back. It gives
 // when to ask again; zero when the window is over by then.
-func (s *State) Refuse(plan Plan, message string, at Moment) (again time.Time) {
+func (s *State) Refuse(plan Plan, message string, at timing.Moment) (again time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d := plan.Delete

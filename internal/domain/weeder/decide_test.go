@@ -14,6 +14,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 	"github.com/resourcestack/autohealer/internal/domain/weeder"
 )
 
@@ -353,7 +354,7 @@ func TestEachPlaceThatIsGivenBackWakesSomebody(t *testing.T) {
 
 // What another process did is stamped when it is taken over, and our clock may have been ahead then.
 func TestWhatOthersDidCountsWhateverOurOwnDeletions(t *testing.T) {
-	ahead := weeder.Moment{Now: noon.Add(time.Minute + 4*second), Server: noon.Add(4 * second)}
+	ahead := timing.Moment{Now: noon.Add(time.Minute + 4*second), Server: noon.Add(4 * second)}
 	wc := newWeederConfig(t, "ns", "wc", etcdForAPI)
 	wc.Status.RecentDeletions = []v1alpha1.PodDeletion{{Time: metav1.NewTime(noon.Add(3 * second)), Namespace: "ns", Pod: "api-0", PodUID: "gone", Owner: "ReplicaSet/api", Service: "etcd"}}
 	y := newState()

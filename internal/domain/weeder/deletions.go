@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 const (
@@ -40,7 +42,7 @@ type Record struct {
 }
 
 // latest is when it happened at the latest, as far as that is known.
-func (d *Record) latest() time.Time { return later(d.At, d.confirmedAt) }
+func (d *Record) latest() time.Time { return timing.Later(d.At, d.confirmedAt) }
 
 // counts: it is less than an hour old.
 func (d *Record) counts(now time.Time) bool { return now.Sub(d.At) < retention }
@@ -218,5 +220,5 @@ func (p *Past) add(d *Record, now time.Time) {
 	if len(before) >= len(p.Before) {
 		p.Before = before
 	}
-	p.Last = later(p.Last, d.latest())
+	p.Last = timing.Later(p.Last, d.latest())
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 	"github.com/resourcestack/autohealer/internal/domain/weeder"
 )
 
@@ -60,7 +61,7 @@ func newFleet(t *rapid.T) *fleet {
 	return f
 }
 
-func (f *fleet) at() weeder.Moment { return weeder.Moment{Now: f.now, Server: f.now.Add(f.skew)} }
+func (f *fleet) at() timing.Moment { return timing.Moment{Now: f.now, Server: f.now.Add(f.skew)} }
 
 func (f *fleet) start() {
 	limits := limit.Builtin()

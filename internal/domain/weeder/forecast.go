@@ -11,6 +11,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/sample"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 // quorum is the least number of members of which one can be lost.
@@ -86,21 +87,21 @@ type Forecast struct {
 
 // Forecast is what a WeederConfig would do if it were in force now, in place of a stored one of its name. It is empty for a
 // spec that can't be read; Terms.Unreadable says why.
-func (s *State) Forecast(wc *v1alpha1.WeederConfig, limits limit.Limits, at Moment) Forecast {
+func (s *State) Forecast(wc *v1alpha1.WeederConfig, limits limit.Limits, at timing.Moment) Forecast {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.forecast(wc, limits, at, nil)
 }
 
 // ForecastItems is the forecast with items, for a config in that state.
-func (s *State) ForecastItems(wc *v1alpha1.WeederConfig, state lifecycle.State, limits limit.Limits, at Moment) Forecast {
+func (s *State) ForecastItems(wc *v1alpha1.WeederConfig, state lifecycle.State, limits limit.Limits, at timing.Moment) Forecast {
 	s.mu.Lock() // the log forgets what is too old to count
 	defer s.mu.Unlock()
 	s.log.pruneLastMinute(at.Now)
 	return s.forecast(wc, limits, at, &state)
 }
 
-func (s *State) forecast(wc *v1alpha1.WeederConfig, limits limit.Limits, at Moment, state *lifecycle.State) Forecast {
+func (s *State) forecast(wc *v1alpha1.WeederConfig, limits limit.Limits, at timing.Moment, state *lifecycle.State) Forecast {
 	c, err := NewConfig(wc, s.ownNamespace)
 	if err != nil {
 		return Forecast{}
@@ -129,7 +130,7 @@ type forecaster struct {
 	config *configState
 	claims claims       // of the config
 	stored *configState // nil when none of its name is stored
-	at     Moment
+	at     timing.Moment
 	// state of the config for the items; nil leaves them out.
 	state *lifecycle.State
 	// planned counts the items' deletions for open windows so far.
@@ -251,7 +252,7 @@ func (f *forecaster) countDeletions(looping []*podState, open map[string]*Window
 	}
 	enforcing := *f.config.Config
 	enforcing.Observe = false
-	t := &simulation{actors: f.acting(), config: &enforcing, state: lifecycle.Active, at: Moment{Now: f.at.Now}, windows: fresh}
+	t := &simulation{actors: f.acting(), config: &enforcing, state: lifecycle.Active, at: timing.Moment{Now: f.at.Now}, windows: fresh}
 	for _, p := range looping {
 		if plan := t.plan(p, f.claims.of(p.Pod)); plan.Delete != nil {
 			sample.Add(&f.WouldDelete, &f.WouldDeletePodNames, p.Namespace, "/", p.Name)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 	"github.com/resourcestack/autohealer/internal/domain/weeder"
 )
 
@@ -26,7 +27,7 @@ func selecting(app string) corev1.ServiceSpec {
 }
 
 // forecast of a config, which isn't told otherwise for having items.
-func forecast(t *testing.T, y *weeder.State, name, spec string, now weeder.Moment) weeder.Forecast {
+func forecast(t *testing.T, y *weeder.State, name, spec string, now timing.Moment) weeder.Forecast {
 	t.Helper()
 	wc := newWeederConfig(t, "ns", name, spec)
 	f, withItems := y.Forecast(wc, limit.Builtin(), now), y.ForecastItems(wc, lifecycle.Active, limit.Builtin(), now)

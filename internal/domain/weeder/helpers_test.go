@@ -16,6 +16,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 	"github.com/resourcestack/autohealer/internal/domain/weeder"
 )
 
@@ -23,8 +24,8 @@ import (
 var noon = time.Date(2026, 11, 3, 12, 0, 0, 0, time.UTC)
 
 // at is so long after noon, by our clock and the API server's.
-func at(d time.Duration) weeder.Moment {
-	return weeder.Moment{Now: noon.Add(d), Server: noon.Add(d)}
+func at(d time.Duration) timing.Moment {
+	return timing.Moment{Now: noon.Add(d), Server: noon.Add(d)}
 }
 
 const second = time.Second
@@ -264,7 +265,7 @@ func decide(y *weeder.State, name string, d time.Duration) string {
 }
 
 // decideOn decides for a process that leads: what others did is what the state was told.
-func decideOn(y *weeder.State, pod types.NamespacedName, at weeder.Moment, doubt string) (weeder.Plan, weeder.Next) {
+func decideOn(y *weeder.State, pod types.NamespacedName, at timing.Moment, doubt string) (weeder.Plan, weeder.Next) {
 	y.Claim(nil, at)
 	return y.Decide(pod, at, doubt)
 }

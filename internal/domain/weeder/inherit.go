@@ -10,12 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 // Claim takes over what other processes did, from all configs as they were just read live: a watch may be late. From
 // now on only this process acts; before, Decide holds everything back. Nothing is claimed while configs aren't known for which something was
 // done: those it gives.
-func (s *State) Claim(configs []v1alpha1.WeederConfig, at Moment) (unknown []types.NamespacedName) {
+func (s *State) Claim(configs []v1alpha1.WeederConfig, at timing.Moment) (unknown []types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range configs {
@@ -43,7 +44,7 @@ func (s *State) Claimed() bool {
 // inherit takes over what another process, which acted before this one, left in the status. It only forbids: deletions
 // count for their workloads, for the minute and for the windows that are open. Once this process acts it knows better, but of a config
 // that it sees for the first time.
-func (s *State) inherit(cs *configState, first bool, at Moment) {
+func (s *State) inherit(cs *configState, first bool, at timing.Moment) {
 	if s.claimed && !first {
 		return
 	}
@@ -83,18 +84,18 @@ type inheritedWindows struct {
 }
 
 // take takes them over from a status.
-func (i *inheritedWindows) take(st *v1alpha1.WeederConfigStatus, at Moment) {
+func (i *inheritedWindows) take(st *v1alpha1.WeederConfigStatus, at timing.Moment) {
 	maps.DeleteFunc(i.byService, func(_ types.NamespacedName, w Window) bool { return at.Now.Sub(w.Ends) > maxClockSkew })
 	for _, s := range st.Windows {
-		w := Window{Namespace: s.Namespace, Service: s.Service, Opened: at.ours(s.Time.Time), Ends: at.ours(s.Until.Time), Deleted: int(s.Deleted), ClockAhead: at.aheadBy()}
+		w := Window{Namespace: s.Namespace, Service: s.Service, Opened: at.FromServer(s.Time.Time), Ends: at.FromServer(s.Until.Time), Deleted: int(s.Deleted), ClockAhead: at.AheadBy()}
 		if s.LastDeletion != nil {
-			w.LastDeletion = at.ours(s.LastDeletion.Time)
+			w.LastDeletion = at.FromServer(s.LastDeletion.Time)
 		}
 		i.byService[types.NamespacedName{Namespace: s.Namespace, Name: s.Service}] = w
 	}
 	if last := st.LastTriggered; last != nil && 0 < len(st.Windows) && len(st.Windows) < int(st.ActiveWindows) {
 		least := slices.MinFunc(st.Windows, func(a, b v1alpha1.RecoveryWindow) int { return cmp.Compare(a.Deleted, b.Deleted) })
-		i.least, i.until = max(i.least, int(least.Deleted)), at.ours(last.Time.Time).Add(maxClockSkew)
+		i.least, i.until = max(i.least, int(least.Deleted)), at.FromServer(last.Time.Time).Add(maxClockSkew)
 	}
 }
 
@@ -104,7 +105,7 @@ func (i *inheritedWindows) charge(w *window) {
 	was, listed := i.byService[w.key()]
 	switch {
 	case listed && (sameRecovery(w.Opened, was.Opened) || w.firstObservation && !w.Opened.After(was.Ends)):
-		w.Deleted, w.LastDeletion = max(w.Deleted, was.Deleted), later(w.LastDeletion, was.LastDeletion)
+		w.Deleted, w.LastDeletion = max(w.Deleted, was.Deleted), timing.Later(w.LastDeletion, was.LastDeletion)
 	case !listed && w.Opened.Before(i.until):
 		w.Deleted = max(w.Deleted, i.least)
 	}
@@ -133,12 +134,12 @@ func (s *State) pendingInherited(cs *configState, now time.Time) (windows []Wind
 
 // inheritDeletions takes over the deletions of a status. Those that it lists count for their workloads, those that it doesn't list, as
 // one, for every dependent, and for the minute as many as it says, all at the time of the latest.
-func (s *State) inheritDeletions(cs *configState, at Moment) {
+func (s *State) inheritDeletions(cs *configState, at timing.Moment) {
 	for _, d := range slices.Backward(cs.stored.RecentDeletions) {
 		if slices.ContainsFunc(cs.log, func(r *Record) bool { return r.UID == types.UID(d.PodUID) }) {
 			continue
 		}
-		when := at.latest(d.Time.Time)
+		when := at.LatestFromServer(d.Time.Time)
 		r := &Record{
 			At: when, Server: d.Time.Time, Namespace: d.Namespace, Pod: d.Pod, UID: types.UID(d.PodUID), Owner: d.Owner,
 			Service: d.Service, Before: repeated(when, d.Repeats), inherited: true,
@@ -157,12 +158,12 @@ func (s *State) inheritDeletions(cs *configState, at Moment) {
 		return
 	}
 	for range min(spent.LastMinute, greatestLimit) {
-		r := &Record{At: at.latest(spent.LastDeletion.Time)}
+		r := &Record{At: at.LatestFromServer(spent.LastDeletion.Time)}
 		s.log.lastMinute.insert(r, byLatest)
 		cs.lastMinute = append(cs.lastMinute, r)
 	}
 	if u := spent.Unlisted; u != nil {
-		last := at.latest(u.To.Time)
+		last := at.LatestFromServer(u.To.Time)
 		cs.unlisted = &Record{At: last, Server: u.From.Time, Before: repeated(last, u.Repeats)}
 	}
 }
@@ -172,7 +173,7 @@ const greatestLimit = 10_000
 
 // past gives the deletions that count against one more of the pod: those that it comes after. Of other processes' it may come after any that
 // isn't known to be later. A pod that ran well at first replaces nothing any more: what fails now isn't what failed then.
-func (s *State) past(p *podState, at Moment) (past Past) {
+func (s *State) past(p *podState, at timing.Moment) (past Past) {
 	switch {
 	case p.ranLongAtFirst:
 		return past

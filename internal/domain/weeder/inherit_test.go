@@ -12,6 +12,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 	"github.com/resourcestack/autohealer/internal/domain/weeder"
 )
 
@@ -161,8 +162,8 @@ func TestARestartForgetsNoWindowThatTheStatusHasNoRoomFor(t *testing.T) {
 
 // The manager's clock is ahead of the API server's, by which a status tells when deletions were.
 func TestWhatAStatusTellsIsOfTheAPIServersClock(t *testing.T) {
-	ahead := func(d time.Duration) weeder.Moment {
-		return weeder.Moment{Now: noon.Add(d + 8*second), Server: noon.Add(d)}
+	ahead := func(d time.Duration) timing.Moment {
+		return timing.Moment{Now: noon.Add(d + 8*second), Server: noon.Add(d)}
 	}
 	stored := v1alpha1.WeederConfigStatus{
 		RecentDeletions: []v1alpha1.PodDeletion{{Namespace: "ns", Pod: "api-0", PodUID: "api-0-uid", Owner: "ReplicaSet/a", Service: "etcd", Time: metav1.NewTime(noon)}},
@@ -326,8 +327,8 @@ func stored(statuses map[string]v1alpha1.WeederConfigStatus) (configs []v1alpha1
 // The former process' clock was three seconds behind the API server's, and this one's is three ahead.
 func TestAWindowIsTheSameByEverybodysClock(t *testing.T) {
 	const apart = 3 * time.Second
-	by := func(m weeder.Moment, ahead time.Duration) weeder.Moment {
-		return weeder.Moment{Now: m.Server.Add(ahead), Server: m.Server}
+	by := func(m timing.Moment, ahead time.Duration) timing.Moment {
+		return timing.Moment{Now: m.Server.Add(ahead), Server: m.Server}
 	}
 	before := watchingEtcd(t, forHalfAnHour)
 	before.ObservePod(weeder.ReadPod(newPod("etcd-0", readySince(0))), by(at(0), -apart))
@@ -368,8 +369,8 @@ func TestWhatOthersDidForOneConfigCountsForAll(t *testing.T) {
 
 // The clock is set back by two hours after another process's deletions were taken over.
 func TestAClockThatIsSetBackHidesNoDeletionFromTheNextProcess(t *testing.T) {
-	ahead := func(d time.Duration) weeder.Moment {
-		return weeder.Moment{Now: noon.Add(d + 2*time.Hour), Server: noon.Add(d)}
+	ahead := func(d time.Duration) timing.Moment {
+		return timing.Moment{Now: noon.Add(d + 2*time.Hour), Server: noon.Add(d)}
 	}
 	listed := func(n int) v1alpha1.PodDeletion {
 		return v1alpha1.PodDeletion{

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 // Items are what a config would do, Service by Service and pod by pod.
@@ -105,7 +106,7 @@ func (f *forecaster) items(namespace string, looping []*podState, services map[s
 	now := f.simulate(looping, open, f.planned, services)
 	for name := range services {
 		if open[name] == nil {
-			recovered := &Window{Namespace: namespace, Service: name, Opened: f.at.Now, Ends: f.at.Now.Add(f.config.WatchDuration), Trigger: f.at.server()}
+			recovered := &Window{Namespace: namespace, Service: name, Opened: f.at.Now, Ends: f.at.Now.Add(f.config.WatchDuration), Trigger: f.at.ServerNow()}
 			f.simulate(looping, map[string]*Window{name: recovered}, f.planned+now, services)
 		}
 	}
@@ -148,7 +149,7 @@ func (c *Config) forecasts(plan Plan) iter.Seq2[string, PodForecast] {
 // PlanAll plans all pods that open windows select, one after the other as the manager decides on them, so that
 // each place in a budget or under a limit goes to whom it is given. What is planned is reserved: it is for a state that nobody
 // acts by.
-func (s *State) PlanAll(at Moment) map[types.NamespacedName]Plan {
+func (s *State) PlanAll(at timing.Moment) map[types.NamespacedName]Plan {
 	s.Claim(nil, at) // what others did is in the statuses that it was fed with
 	plans := map[types.NamespacedName]Plan{}
 	for _, key := range s.Due(at) {
@@ -183,7 +184,7 @@ type simulation struct {
 	*actors
 	config *Config
 	state  lifecycle.State
-	at     Moment
+	at     timing.Moment
 	// windows that are open, by Service, all of one namespace.
 	windows map[string]*Window
 	// free says when the cluster-wide limit, of this value, has a place after so many deletions of this trial; nil leaves

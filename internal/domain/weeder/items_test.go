@@ -11,11 +11,12 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 	"github.com/resourcestack/autohealer/internal/domain/weeder"
 )
 
 // told is a forecast in words: of each Service its state, and what becomes of its crash-looping dependents.
-func told(t *testing.T, y *weeder.State, wc *v1alpha1.WeederConfig, state lifecycle.State, limits limit.Limits, now weeder.Moment) string {
+func told(t *testing.T, y *weeder.State, wc *v1alpha1.WeederConfig, state lifecycle.State, limits limit.Limits, now timing.Moment) string {
 	t.Helper()
 	var lines []string
 	for _, s := range y.ForecastItems(wc, state, limits, now).Items.Services {
@@ -173,7 +174,7 @@ func TestForecastSaysWhatDecideDoes(t *testing.T) {
 }
 
 // outcome of a decision: the reason for which a pod isn't deleted, "" when it is.
-func outcome(y *weeder.State, pod types.NamespacedName, now weeder.Moment) string {
+func outcome(y *weeder.State, pod types.NamespacedName, now timing.Moment) string {
 	plan, next := decideOn(y, pod, now, "")
 	if next == weeder.Delete {
 		return ""

@@ -8,38 +8,8 @@ import (
 
 	"github.com/resourcestack/autohealer/internal/domain/hold"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
-
-// Moment is the time of a decision, by both clocks.
-type Moment struct {
-	// Now by our own clock.
-	Now time.Time
-	// Server is the API server's clock at that moment, from its Date header; zero while unknown.
-	Server time.Time
-}
-
-// server is the API server's clock, or ours until it is known.
-func (m Moment) server() time.Time {
-	if m.Server.IsZero() {
-		return m.Now
-	}
-	return m.Server
-}
-
-// aheadBy is by how much our clock is ahead of the API server's.
-func (m Moment) aheadBy() time.Duration { return m.Now.Sub(m.server()) }
-
-// ours is a time of the API server's clock, as a status has it, by our own.
-func (m Moment) ours(stored time.Time) time.Time { return stored.Add(m.aheadBy()) }
-
-// stored is the reverse of ours.
-func (m Moment) stored(ours time.Time) time.Time { return ours.Add(-m.aheadBy()) }
-
-// latest is the latest moment, by our clock, that a status's time may mean: its times are cut to seconds, and what they count for
-// must not end early.
-func (m Moment) latest(stored time.Time) time.Time {
-	return earlier(m.Now, m.ours(stored).Add(time.Second))
-}
 
 // Reason is a short CamelCase word for why a pod isn't deleted.
 type Reason string
@@ -149,7 +119,7 @@ type Input struct {
 	// FreeAt is when the cluster-wide limit has a place for the pod; zero when it has now. Limit is its value.
 	FreeAt time.Time
 	Limit  int
-	At     Moment
+	At     timing.Moment
 	// ActsFrom is until when nothing is done because our clock stepped.
 	ActsFrom time.Time
 	// Doubt says why what is known can't be trusted just now, "" when it can.
@@ -178,7 +148,7 @@ func PlanPod(in Input) Plan {
 		hold.Config, hold.Service = o.Config.UID, o.Window.Service
 		plan.Holds = append(plan.Holds, hold)
 		if again := hold.requeueAt(in.At.Now); !again.IsZero() && again.Before(o.Window.Ends) {
-			plan.RequeueAt = earlier(plan.RequeueAt, again)
+			plan.RequeueAt = timing.Earlier(plan.RequeueAt, again)
 		}
 	}
 	return plan

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/internal/domain/hold"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 // podState is a pod with what we did about it.
@@ -25,14 +26,14 @@ type podState struct {
 
 // ObservePod takes in a pod as the API server has it and gives the pods to decide on, mostly none or this one. A version
 // older than the known one is ignored.
-func (s *State) ObservePod(pod *Pod, at Moment) (due []types.NamespacedName) {
+func (s *State) ObservePod(pod *Pod, at timing.Moment) (due []types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.observe(pod, at)
 }
 
 // ObserveLive takes in a pod read live after a deletion whose outcome was uncertain: it shows the outcome.
-func (s *State) ObserveLive(pod *Pod, at Moment) (due []types.NamespacedName) {
+func (s *State) ObserveLive(pod *Pod, at timing.Moment) (due []types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	due = s.observe(pod, at)
@@ -42,7 +43,7 @@ func (s *State) ObserveLive(pod *Pod, at Moment) (due []types.NamespacedName) {
 	return due
 }
 
-func (s *State) observe(pod *Pod, at Moment) (due []types.NamespacedName) {
+func (s *State) observe(pod *Pod, at timing.Moment) (due []types.NamespacedName) {
 	key := pod.Key()
 	p := s.pods[pod.Namespace][pod.Name]
 	if p != nil && older(pod.ResourceVersion, p.ResourceVersion) { // of a former pod of this name, too
@@ -153,7 +154,7 @@ type workloadHold struct {
 
 // ObserveHold takes in the hold that a workload's annotation asks for, nil for none, in the state with this resource version,
 // and gives the pods to decide on. A version older than the known one is ignored.
-func (s *State) ObserveHold(w Workload, h *hold.Hold, version string, at Moment) (due []types.NamespacedName) {
+func (s *State) ObserveHold(w Workload, h *hold.Hold, version string, at timing.Moment) (due []types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was := s.workloadHolds[w]
@@ -168,7 +169,7 @@ func (s *State) ObserveHold(w Workload, h *hold.Hold, version string, at Moment)
 }
 
 // ForgetHold removes a workload that is gone, and gives the pods to decide on.
-func (s *State) ForgetHold(w Workload, at Moment) (due []types.NamespacedName) {
+func (s *State) ForgetHold(w Workload, at timing.Moment) (due []types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was := s.workloadHolds[w]
@@ -180,7 +181,7 @@ func (s *State) ForgetHold(w Workload, at Moment) (due []types.NamespacedName) {
 }
 
 // dueOf are the workload's pods to decide on.
-func (s *State) dueOf(w Workload, at Moment) (due []types.NamespacedName) {
+func (s *State) dueOf(w Workload, at timing.Moment) (due []types.NamespacedName) {
 	for _, p := range s.crashing[w.Namespace] {
 		if p.Workload() == w && s.selected(p, at.Now) {
 			due = append(due, p.Key())

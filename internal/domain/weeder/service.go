@@ -14,6 +14,7 @@ import (
 
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/sample"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 // service is what is known of a Service and of the pods behind it.
@@ -135,7 +136,7 @@ func (s *service) latestReady(pods map[string]*podState) (latest time.Time) {
 		if p := pods[name]; e.ready && s.readyAt[name].IsZero() && p != nil && p.Ready {
 			s.readyAt[name] = p.ReadySince
 		}
-		latest = later(latest, s.readyAt[name])
+		latest = timing.Later(latest, s.readyAt[name])
 	}
 	return latest
 }

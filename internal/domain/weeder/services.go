@@ -9,6 +9,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 // sliceState is an EndpointSlice as it was seen last, and its Service.
@@ -23,7 +25,7 @@ const deletedSlicesKept = time.Minute
 
 // ObserveSlice takes in an EndpointSlice and gives the pods to decide on: those that crash-loop where a window opens. A
 // version older than the known one is ignored: slices are read live as well.
-func (s *State) ObserveSlice(slice *discoveryv1.EndpointSlice, at Moment) (due []types.NamespacedName) {
+func (s *State) ObserveSlice(slice *discoveryv1.EndpointSlice, at timing.Moment) (due []types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := types.NamespacedName{Namespace: slice.Namespace, Name: slice.Name}
@@ -51,7 +53,7 @@ func (s *State) ObserveSlice(slice *discoveryv1.EndpointSlice, at Moment) (due [
 }
 
 // ForgetSlice removes an EndpointSlice that is gone. That opens no window, whatever is left.
-func (s *State) ForgetSlice(key types.NamespacedName, uid types.UID, at Moment) {
+func (s *State) ForgetSlice(key types.NamespacedName, uid types.UID, at timing.Moment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.deletedSlices, func(_ types.UID, gone time.Time) bool { return at.Now.Sub(gone) >= deletedSlicesKept })
@@ -63,7 +65,7 @@ func (s *State) ForgetSlice(key types.NamespacedName, uid types.UID, at Moment) 
 	}
 }
 
-func (s *State) removeSlice(key types.NamespacedName, at Moment) {
+func (s *State) removeSlice(key types.NamespacedName, at timing.Moment) {
 	of := s.slices[key].of
 	delete(s.slices, key)
 	svc := s.services[of]
@@ -142,7 +144,7 @@ type namespace struct {
 
 // ObserveNamespace takes in a namespace's labels, by which configs choose it, and gives the pods to decide on. A version
 // older than the known one is ignored.
-func (s *State) ObserveNamespace(ns *corev1.Namespace, at Moment) (due []types.NamespacedName) {
+func (s *State) ObserveNamespace(ns *corev1.Namespace, at timing.Moment) (due []types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before, known := s.namespaces[ns.Name]

@@ -1,3 +1,21 @@
+// Package weeder decides which pods are deleted after a Service that they depend on recovered, so that they restart now and
+// not after the kubelet's back-off. It is pure: time comes in as an argument, and nothing here reads or writes a cluster.
+// State holds what is known, PlanPod plans one pod, Forecast tells what a WeederConfig would do; admission, controller and
+// CLI share them, so that a forecast equals what is then done. Begin at PlanPod (plan.go) and State.Decide.
+//
+// A Service that a config watches:
+//
+//	notReady ── turns Ready ──► pending ── its pods show when ──► window ── watchDuration is over ──► Ready
+//	   ▲                           │                                │                                  │
+//	   └───────────────────────────┴────────── turns notReady ──────┴──────────────────────────────────┘
+//
+// A pod that crash-loops in a window:
+//
+//	Claim: what earlier leaders did is known
+//	Decide ──► held: Plan.Holds say why, and when to decide again
+//	       ──► Delete: its headroom under all limits is reserved ── Revalidate, request ──► Confirm: never deleted again
+//	                                                                              ──► Failed: the headroom is released
+//	                                                                              ──► unknown: ReadLive ── ObserveLive or ForgetPod
 package weeder
 
 import (
@@ -12,6 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 // State is what is known of pods, Services and configs, indexed so that a pod's event costs next to nothing while no window
@@ -94,7 +113,7 @@ func NewState(limits limit.Limits, ownNamespace string) *State {
 
 // MarkSynced says that everything that exists was observed: only from now on is a Service's turn to Ready a recovery, and
 // not news of an old one. It gives the pods to decide on.
-func (s *State) MarkSynced(at Moment) (due []types.NamespacedName) {
+func (s *State) MarkSynced(at timing.Moment) (due []types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.synced = true
@@ -115,7 +134,7 @@ func (s *State) Synced() bool {
 func (s *State) DeferActsUntil(t time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.actsFrom = later(s.actsFrom, t)
+	s.actsFrom = timing.Later(s.actsFrom, t)
 }
 
 // SetLimits replaces the limits and gives the pods that wait for one.
@@ -127,7 +146,7 @@ func (s *State) SetLimits(limits limit.Limits) (due []types.NamespacedName) {
 }
 
 // Due are all pods to decide on, for a replica that begins to lead.
-func (s *State) Due(at Moment) (due []types.NamespacedName) {
+func (s *State) Due(at timing.Moment) (due []types.NamespacedName) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	for _, here := range s.windows {
@@ -189,18 +208,4 @@ func compareKeys(a, b types.NamespacedName) int {
 func older(a, b string) bool {
 	c, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && c < 0
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || b.Before(a) {
-		return b
-	}
-	return a
 }

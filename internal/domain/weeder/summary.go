@@ -12,6 +12,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/sample"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 // Summary is the present state of one config.
@@ -32,7 +33,7 @@ type HoldCount struct {
 }
 
 // Summary describes a config; ok is false when it isn't known.
-func (s *State) Summary(uid types.UID, at Moment) (sum Summary, ok bool) {
+func (s *State) Summary(uid types.UID, at timing.Moment) (sum Summary, ok bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if sum.WeederConfigStatus, ok = s.recorded(uid, at); ok {
@@ -56,13 +57,13 @@ func (s *State) existing(cs *configState) (existing, named int) {
 }
 
 // Recorded is what is counted of a config, without which Services there are: that may be thousands. Ok is false when it isn't known.
-func (s *State) Recorded(uid types.UID, at Moment) (st v1alpha1.WeederConfigStatus, ok bool) {
+func (s *State) Recorded(uid types.UID, at timing.Moment) (st v1alpha1.WeederConfigStatus, ok bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.recorded(uid, at)
 }
 
-func (s *State) recorded(uid types.UID, at Moment) (st v1alpha1.WeederConfigStatus, ok bool) {
+func (s *State) recorded(uid types.UID, at timing.Moment) (st v1alpha1.WeederConfigStatus, ok bool) {
 	cs := s.configs[uid]
 	if cs == nil {
 		return st, false
@@ -179,7 +180,7 @@ func (t *totals) recent() (recent []v1alpha1.PodDeletion) {
 }
 
 // spent counts what recent doesn't list; nil when no deletion is known.
-func (t *totals) spent(at Moment) *v1alpha1.SpentBudgets {
+func (t *totals) spent(at timing.Moment) *v1alpha1.SpentBudgets {
 	if len(t.log) == 0 {
 		return nil
 	}
@@ -200,7 +201,7 @@ func (t *totals) spent(at Moment) *v1alpha1.SpentBudgets {
 	var from, to time.Time
 	repeats := 0
 	for _, r := range unlisted {
-		from, to = earlier(from, r.Server), later(to, at.stored(r.At))
+		from, to = timing.Earlier(from, r.Server), timing.Later(to, at.ToServer(r.At))
 		repeats = max(repeats, len(r.Before))
 	}
 	s.Unlisted = &v1alpha1.UnlistedDeletions{From: seconds(from), To: seconds(to), Repeats: int32(repeats)}

@@ -15,6 +15,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 	"github.com/resourcestack/autohealer/internal/domain/weeder"
 )
 
@@ -260,7 +261,7 @@ func TestOfTwoRecoveriesInOneSecondTheLastIsTheOneThatCameLater(t *testing.T) {
 	y.ObserveConfig(newConfig(t, "wc", "watchDuration: 2m\nservicesAndDependantSelectors: {etcd: {podSelectors: [{matchLabels: {app: api}}]}, api: {podSelectors: [{matchLabels: {app: manager}}]}}"), lifecycle.Active, at(-time.Minute))
 	y.MarkSynced(at(-time.Minute))
 	for i, service := range services {
-		seen := weeder.Moment{Now: noon.Add(900 * time.Millisecond), Server: noon.Add(time.Duration(i) * 900 * time.Millisecond)}
+		seen := timing.Moment{Now: noon.Add(900 * time.Millisecond), Server: noon.Add(time.Duration(i) * 900 * time.Millisecond)}
 		y.ObservePod(weeder.ReadPod(newPod(service+"-0", readySince(0))), seen)
 		y.ObserveSlice(newSlice(service+"-1", service, service+"-0"), seen)
 		sum, _ := y.Summary("wc-uid", seen)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 	"github.com/resourcestack/autohealer/internal/domain/weeder"
 )
 
@@ -35,40 +36,40 @@ servicesAndDependantSelectors: {etcd-main-client: {podSelectors: [{matchExpressi
 	for _, step := range []struct {
 		t    int
 		what string
-		do   func(now weeder.Moment) []types.NamespacedName
+		do   func(now timing.Moment) []types.NamespacedName
 		// due are the pods to decide on, deleted those of them that are deleted.
 		due, deleted string
 	}{
-		{0, "all etcd pods go down", func(now weeder.Moment) []types.NamespacedName {
+		{0, "all etcd pods go down", func(now timing.Moment) []types.NamespacedName {
 			return y.ObserveSlice(newSlice("etcd-main-client-x", "etcd-main-client", "etcd-0:notready", "etcd-1:notready", "etcd-2:notready"), now)
 		}, "", ""},
-		{10, "the API servers transition to CrashLoopBackOff", func(now weeder.Moment) []types.NamespacedName {
+		{10, "the API servers transition to CrashLoopBackOff", func(now timing.Moment) []types.NamespacedName {
 			return append(y.ObservePod(weeder.ReadPod(newPod("api-a", backOff)), now), y.ObservePod(weeder.ReadPod(newPod("api-b", waiting)), now)...)
 		}, "", ""},
-		{100, "all etcd pods recover", func(now weeder.Moment) (due []types.NamespacedName) {
+		{100, "all etcd pods recover", func(now timing.Moment) (due []types.NamespacedName) {
 			for _, name := range etcds {
 				due = append(due, y.ObservePod(weeder.ReadPod(newPod(name, readySince(100*second))), now)...)
 			}
 			return due
 		}, "", ""},
-		{101, "the slice's update is seen, and the API servers still crash-loop", func(now weeder.Moment) []types.NamespacedName {
+		{101, "the slice's update is seen, and the API servers still crash-loop", func(now timing.Moment) []types.NamespacedName {
 			return y.ObserveSlice(newSlice("etcd-main-client-x", "etcd-main-client", etcds...), now)
 		}, "api-a api-b", "api-a api-b"},
-		{103, "the deletions are seen", func(now weeder.Moment) []types.NamespacedName {
+		{103, "the deletions are seen", func(now timing.Moment) []types.NamespacedName {
 			due := y.ObservePod(weeder.ReadPod(newPod("api-a", backOff, terminating)), now)
 			y.ForgetPod(key("api-b"), "api-b-uid")
 			return due
 		}, "", ""},
-		{104, "the replica set's controller has made new ones", func(now weeder.Moment) []types.NamespacedName {
+		{104, "the replica set's controller has made new ones", func(now timing.Moment) []types.NamespacedName {
 			return append(y.ObservePod(weeder.ReadPod(newPod("api-c", created(104*second))), now), y.ObservePod(weeder.ReadPod(newPod("api-d", created(104*second))), now)...)
 		}, "", ""},
-		{110, "another etcd update while Ready", func(now weeder.Moment) []types.NamespacedName {
+		{110, "another etcd update while Ready", func(now timing.Moment) []types.NamespacedName {
 			return y.ObserveSlice(newSlice("etcd-main-client-x", "etcd-main-client", "etcd-0", "etcd-1:notready", "etcd-2"), now)
 		}, "", ""},
-		{219, "one crash-loops again in the window's last second", func(now weeder.Moment) []types.NamespacedName {
+		{219, "one crash-loops again in the window's last second", func(now timing.Moment) []types.NamespacedName {
 			return y.ObservePod(weeder.ReadPod(newPod("api-c", created(104*second), backOff)), now)
 		}, "api-c", "api-c"},
-		{220, "one crash-loops after it", func(now weeder.Moment) []types.NamespacedName {
+		{220, "one crash-loops after it", func(now timing.Moment) []types.NamespacedName {
 			return y.ObservePod(weeder.ReadPod(newPod("api-d", created(104*second), backOff)), now)
 		}, "", ""},
 	} {

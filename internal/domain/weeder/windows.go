@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
 // lastReadiness is how a config saw a Service last.
@@ -29,14 +30,14 @@ type pendingRecovery struct {
 }
 
 // evaluateAll judges every Service that a config watches.
-func (s *State) evaluateAll(cs *configState, at Moment) (due []types.NamespacedName) {
+func (s *State) evaluateAll(cs *configState, at timing.Moment) (due []types.NamespacedName) {
 	for _, namespace := range s.namespacesOf(cs) {
 		due = append(due, s.evaluateNamespace(cs, namespace, at)...)
 	}
 	return due
 }
 
-func (s *State) evaluateNamespace(cs *configState, namespace string, at Moment) (due []types.NamespacedName) {
+func (s *State) evaluateNamespace(cs *configState, namespace string, at timing.Moment) (due []types.NamespacedName) {
 	for name := range cs.Services {
 		due = append(due, s.evaluate(cs, types.NamespacedName{Namespace: namespace, Name: name}, at)...)
 	}
@@ -45,7 +46,7 @@ func (s *State) evaluateNamespace(cs *configState, namespace string, at Moment) 
 
 // evaluate compares a Service with how the config saw it last. Only the turn to Ready opens a window; a Service that is Ready
 // when first observed, or without EndpointSlices until now, opens one only when it turned Ready lately.
-func (s *State) evaluate(cs *configState, key types.NamespacedName, at Moment) (due []types.NamespacedName) {
+func (s *State) evaluate(cs *configState, key types.NamespacedName, at timing.Moment) (due []types.NamespacedName) {
 	svc, was := s.services[key], cs.seen[key]
 	if !s.synced || svc == nil || len(svc.slices) == 0 { // not there yet
 		return nil
@@ -60,10 +61,10 @@ func (s *State) evaluate(cs *configState, key types.NamespacedName, at Moment) (
 }
 
 // recordReadiness notes how a Service is. While it is notReady its dependents fail for want of it: a window ends, and the next recovery opens another.
-func (s *State) recordReadiness(cs *configState, key types.NamespacedName, at Moment) (ready bool) {
+func (s *State) recordReadiness(cs *configState, key types.NamespacedName, at timing.Moment) (ready bool) {
 	svc, was := s.services[key], cs.seen[key]
 	if svc.ready(cs.AllReady) {
-		cs.seen[key] = lastReadiness{ready: true, latestReady: later(was.latestReady, svc.latestReady(s.pods[key.Namespace]))}
+		cs.seen[key] = lastReadiness{ready: true, latestReady: timing.Later(was.latestReady, svc.latestReady(s.pods[key.Namespace]))}
 		return true
 	}
 	delete(s.pending, watchKey{cs.UID, key})
@@ -72,7 +73,7 @@ func (s *State) recordReadiness(cs *configState, key types.NamespacedName, at Mo
 	}
 	delete(cs.inherited.byService, key)
 	if was.ready || was.notReadySince.IsZero() {
-		cs.seen[key] = lastReadiness{notReadySince: at.server(), latestReady: was.latestReady}
+		cs.seen[key] = lastReadiness{notReadySince: at.ServerNow(), latestReady: was.latestReady}
 	}
 	return false
 }
@@ -85,7 +86,7 @@ func (s *State) forgetReadiness(cs *configState, key types.NamespacedName) {
 
 // resolve opens a window for a Service that turned Ready less than a watchDuration ago, as its pods' kubelets report: the event
 // may be late. The window begins then, too. While a pod isn't known that could show another time, it waits.
-func (s *State) resolve(cs *configState, key types.NamespacedName, at Moment) (due []types.NamespacedName) {
+func (s *State) resolve(cs *configState, key types.NamespacedName, at timing.Moment) (due []types.NamespacedName) {
 	watch := watchKey{cs.UID, key}
 	pending, waits := s.pending[watch]
 	if !waits {
@@ -110,23 +111,23 @@ func (s *State) resolve(cs *configState, key types.NamespacedName, at Moment) (d
 
 // turnedReady is when a Ready Service turned so: by our clock, and as its pods report. A node's clock may be ahead: it was no
 // later than we saw it.
-func (s *State) turnedReady(cs *configState, key types.NamespacedName, pending pendingRecovery, at Moment) (opened, since time.Time, known bool) {
+func (s *State) turnedReady(cs *configState, key types.NamespacedName, pending pendingRecovery, at timing.Moment) (opened, since time.Time, known bool) {
 	if pending.was.notReadySince.IsZero() {
 		since, age, known := s.recovery(cs, key, at)
 		if known && age <= -cs.WatchDuration { // that clock can't be trusted
 			return time.Time{}, since, true
 		}
-		return earlier(pending.seen, at.Now.Add(-age)), since, known
+		return timing.Earlier(pending.seen, at.Now.Add(-age)), since, known
 	}
 	since, missing := s.services[key].readySince(cs.AllReady, s.pods[key.Namespace])
 	if missing || since.IsZero() {
 		return time.Time{}, since, false
 	}
-	age := at.server().Sub(since)
+	age := at.ServerNow().Sub(since)
 	if pending.was.causedByOthers(since, age >= cs.WatchDuration) {
-		return pending.seen, at.server().Truncate(time.Second), true
+		return pending.seen, at.ServerNow().Truncate(time.Second), true
 	}
-	return earlier(pending.seen, at.Now.Add(-age)), since, true
+	return timing.Earlier(pending.seen, at.Now.Add(-age)), since, true
 }
 
 // causedByOthers says that its pods, Ready since then, were so before it went down: not they turned it, but its selector, say, or
@@ -140,7 +141,7 @@ func (was lastReadiness) causedByOthers(since time.Time, longAgo bool) bool {
 
 // recovery is when a Ready Service turned so, and how long ago by the API server's clock. It is known once no pod that isn't
 // known could make it another time, or one within the watchDuration.
-func (s *State) recovery(cs *configState, key types.NamespacedName, at Moment) (since time.Time, age time.Duration, known bool) {
+func (s *State) recovery(cs *configState, key types.NamespacedName, at timing.Moment) (since time.Time, age time.Duration, known bool) {
 	since, missing := s.services[key].readySince(cs.AllReady, s.pods[key.Namespace])
 	age = at.Server.Sub(since)
 	switch {
@@ -153,7 +154,7 @@ func (s *State) recovery(cs *configState, key types.NamespacedName, at Moment) (
 }
 
 // resolvePending resolves the pending recoveries of the Services that the pod backs.
-func (s *State) resolvePending(p *podState, at Moment) (due []types.NamespacedName) {
+func (s *State) resolvePending(p *podState, at timing.Moment) (due []types.NamespacedName) {
 	for watch := range s.pending {
 		if watch.service.Namespace == p.Namespace && s.isEndpoint(p, watch.service.Name) {
 			due = append(due, s.resolve(s.configs[watch.config], watch.service, at)...)
@@ -218,9 +219,9 @@ func (s *State) windowsOf(cs *configState) iter.Seq[*window] {
 }
 
 // open opens a window, or restarts it.
-func (s *State) open(cs *configState, key types.NamespacedName, opened, trigger time.Time, firstObservation bool, at Moment) *window {
+func (s *State) open(cs *configState, key types.NamespacedName, opened, trigger time.Time, firstObservation bool, at timing.Moment) *window {
 	w := &window{of: cs, firstObservation: firstObservation, counted: map[countKey]struct{}{}, Window: Window{
-		Namespace: key.Namespace, Service: key.Name, Opened: opened, Ends: opened.Add(cs.WatchDuration), Trigger: trigger, ClockAhead: at.aheadBy(),
+		Namespace: key.Namespace, Service: key.Name, Opened: opened, Ends: opened.Add(cs.WatchDuration), Trigger: trigger, ClockAhead: at.AheadBy(),
 	}}
 	cs.inherited.charge(w)
 	s.windows.put(key.Namespace, watchKey{cs.UID, key}, w)
@@ -233,7 +234,7 @@ func (s *State) open(cs *configState, key types.NamespacedName, opened, trigger 
 }
 
 // selectedPods are the pods that a window would have deleted, in order.
-func (s *State) selectedPods(w *window, at Moment) (pods []types.NamespacedName) {
+func (s *State) selectedPods(w *window, at timing.Moment) (pods []types.NamespacedName) {
 	for _, p := range s.crashing[w.Namespace] {
 		if w.selects(p, at.Now) {
 			pods = append(pods, p.Key())
@@ -264,13 +265,13 @@ func (s *State) unhold(w *window) {
 
 // Expire closes the windows that are over and forgets what counts no more. It gives when the next one ends, zero when none
 // is open.
-func (s *State) Expire(at Moment) (next time.Time) {
+func (s *State) Expire(at timing.Moment) (next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, here := range s.windows {
 		for _, w := range here {
 			if w.open(at.Now) {
-				next = earlier(next, w.Ends)
+				next = timing.Earlier(next, w.Ends)
 			} else {
 				s.close(w)
 			}
@@ -279,7 +280,7 @@ func (s *State) Expire(at Moment) (next time.Time) {
 	for watch, pending := range s.pending {
 		cs := s.configs[watch.config]
 		if end := pending.seen.Add(cs.WatchDuration); at.Now.Before(end) {
-			next = earlier(next, end)
+			next = timing.Earlier(next, end)
 			continue
 		}
 		delete(s.pending, watch) // its window would be over

@@ -15,6 +15,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 	"github.com/resourcestack/autohealer/internal/domain/weeder"
 )
 
@@ -70,7 +71,7 @@ func newWorld(t *rapid.T) *world {
 	return w
 }
 
-func (w *world) at() weeder.Moment { return weeder.Moment{Now: w.now, Server: w.now} }
+func (w *world) at() timing.Moment { return timing.Moment{Now: w.now, Server: w.now} }
 
 func (w *world) start() {
 	limits := limit.Builtin()

@@ -19,6 +19,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
+	"github.com/resourcestack/autohealer/internal/domain/timing"
 	"github.com/resourcestack/autohealer/internal/domain/weeder"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
@@ -39,11 +40,11 @@ func (onlyAble) Authorize(_ context.Context, a authorizer.Attributes) (authorize
 func weeders(t *testing.T, wc *v1alpha1.WeederConfig) []any {
 	t.Helper()
 	y := weeder.NewState(limit.Builtin(), "autohealer-system")
-	y.ObserveNamespace(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "autohealer-system", Labels: map[string]string{"shoot": "true"}}}, weeder.Moment{})
+	y.ObserveNamespace(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "autohealer-system", Labels: map[string]string{"shoot": "true"}}}, timing.Moment{})
 	y.ObservePod(weeder.ReadPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "autohealer-system", Name: "autohealer-0", UID: "p", Labels: map[string]string{"app.kubernetes.io/name": "autohealer", "app": "api"},
-	}}), weeder.Moment{})
-	live := y.Forecast(wc, limit.Builtin(), weeder.Moment{})
+	}}), timing.Moment{})
+	live := y.Forecast(wc, limit.Builtin(), timing.Moment{})
 	return []any{weeder.TermsOf(wc, "autohealer-system"), live}
 }
 

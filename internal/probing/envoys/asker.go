@@ -1,7 +1,11 @@
+// Package envoys asks Envoys whom they have ejected. Both sides show certificates: an Envoy the one with which it gets its
+// configuration, the manager the one with which it serves that.
 package envoys
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -9,11 +13,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/resourcestack/autohealer/internal/domain/outlier/ejection"
+	"github.com/resourcestack/autohealer/internal/metric"
 )
 
 const (
@@ -162,4 +168,95 @@ func problem(err error) string {
 		return fmt.Sprintf("%s: %v", op.Op, op.Err)
 	}
 	return err.Error()
+}
+
+// Identity is how the manager and Envoys know each other. Functions are called for each handshake.
+type Identity struct {
+	// Certificate that the manager shows.
+	Certificate func() (*tls.Certificate, error)
+	// EnvoyCAs sign the certificates of Envoys.
+	EnvoyCAs func() (*x509.CertPool, error)
+	// Scope of an Envoy with this URI or DNS name in its certificate.
+	Scope func(name string) (ejection.Scope, bool)
+}
+
+// client speaks with Envoys and nobody else: it knows them by their names and not by addresses, which come and go.
+func (i *Identity) client() *http.Client {
+	return &http.Client{
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{
+			TLSClientConfig: &tls.Config{
+				MinVersion:           tls.VersionTLS12,
+				GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return i.Certificate() },
+				InsecureSkipVerify:   true, // the addresses aren't in the certificates; verify does it
+				VerifyConnection:     i.verify,
+			},
+			MaxIdleConnsPerHost: 1, IdleConnTimeout: 2 * every, MaxResponseHeaderBytes: 64 << 10, ResponseHeaderTimeout: patience, TLSHandshakeTimeout: patience,
+			ExpectContinueTimeout: time.Second,
+		},
+	}
+}
+
+// verify that an Envoy is one: it shows the certificate that it shows as a client, too.
+func (i *Identity) verify(state tls.ConnectionState) error {
+	authorities, err := i.EnvoyCAs()
+	if err != nil {
+		return err
+	}
+	if len(state.PeerCertificates) == 0 {
+		return errors.New("it shows no certificate")
+	}
+	o := x509.VerifyOptions{Roots: authorities, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	for _, c := range state.PeerCertificates[1:] {
+		o.Intermediates.AddCert(c)
+	}
+	if _, err := state.PeerCertificates[0].Verify(o); err != nil {
+		return fmt.Errorf("its certificate: %w", err)
+	}
+	_, err = i.scope(&state)
+	return err
+}
+
+// scope of the Envoy at the other end: what the first of its names that may see anything may see.
+func (i *Identity) scope(state *tls.ConnectionState) (ejection.Scope, error) {
+	leaf := state.PeerCertificates[0]
+	var names []string
+	for _, uri := range leaf.URIs {
+		names = append(names, uri.String())
+	}
+	names = append(names, leaf.DNSNames...)
+	for _, name := range names {
+		if scope, may := i.Scope(name); may {
+			scope.Identity = name
+			return scope, nil
+		}
+	}
+	return ejection.Scope{}, fmt.Errorf("none of the names in its certificate is an Envoy's: %q", names)
+}
+
+// Neither Envoys nor hosts are told by name.
+var (
+	asked = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "autohealer_outlierpolicy_envoys",
+		Help: "Envoys that are asked whom they have ejected, by state: answering, not_answering; and missing, which are Services that lead to none. The leader's.",
+	}, []string{"state"})
+	ejectedHosts = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "autohealer_outlierpolicy_ejected_hosts",
+		Help: "Hosts that some answering Envoy has ejected, each once for each cluster. The leader's.",
+	})
+)
+
+func registerMetrics() error {
+	return metric.Register(asked, ejectedHosts)
+}
+
+func observe(v *ejection.View) {
+	if v == nil {
+		return
+	}
+	answering, silent := v.Count()
+	asked.WithLabelValues("answering").Set(float64(answering))
+	asked.WithLabelValues("not_answering").Set(float64(silent))
+	asked.WithLabelValues("missing").Set(float64(len(v.Missing)))
+	ejectedHosts.Set(float64(v.Ejected()))
 }
