@@ -114,8 +114,8 @@ func (s *Server) StartedChecker() healthz.Checker {
 type limitedListener struct {
 	net.Listener
 
-	mu      sync.Mutex
-	total   int                // needs mu, as from; open connections
+	mu    sync.Mutex
+	total int              // needs mu, as from; open connections
 	peers map[string]*peer // by address
 }
 
