@@ -111,7 +111,7 @@ func (s *Clients) connect(stored *corev1.Secret) (*Connection, error) {
 		return nil, err
 	}
 	transport := access.Transport(s.Dial, net.Dialer{Timeout: s.Timeout, KeepAliveConfig: keepAlive})
-	transport.TLSHandshakeTimeout = s.Timeout // a connection that nobody waits for any more would stay half open for ever
+	transport.TLSHandshakeTimeout = 2 * s.Timeout // a connection that nobody waits for any more would stay half open for ever; requests end before, with the time in their error
 	transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout}
 	watching := &http.Client{Transport: &retryLimiter{next: bounded{authorized{access, transport}}, timeout: s.Timeout}, CheckRedirect: refuseRedirect}
 	asking := *watching

@@ -2,6 +2,7 @@ package soundness
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -60,10 +61,19 @@ func differs(path string, wanted, stored any) (at string, added bool) {
 		}
 		return "", false
 	}
-	if fmt.Sprint(wanted) != fmt.Sprint(stored) { // numbers may be of several types
+	if asJSON(wanted) != asJSON(stored) {
 		return path, false
 	}
 	return "", false
+}
+
+// asJSON shows nothing of the type that a number has here.
+func asJSON(value any) string {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
 }
 
 // addition gives the path of the first field that is in stored alone and isn't a default.

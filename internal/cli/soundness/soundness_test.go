@@ -270,3 +270,13 @@ func TestAllRolesButTheManagersAreComparedByName(t *testing.T) {
 		}
 	}
 }
+
+// Helm has numbers stored as floats.
+func TestANumberIsTheSameWhateverItsType(t *testing.T) {
+	wanted := map[string]any{"maximum": int64(2147483647)}
+	for stored, want := range map[any]string{float64(2147483647): "", int64(2147483647): "", int64(2147483646): ".maximum", "2147483647": ".maximum", nil: ".maximum"} {
+		if at, _ := differs("", wanted, map[string]any{"maximum": stored}); at != want {
+			t.Errorf("%v (%[1]T): %q differs, want %q", stored, at, want)
+		}
+	}
+}
