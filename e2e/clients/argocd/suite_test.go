@@ -95,7 +95,8 @@ func startArgoCD(ctx SpecContext) {
 		"--address=127.0.0.1", fmt.Sprintf("--port=%d", repoServer), "--metrics-address=127.0.0.1", fmt.Sprintf("--metrics-port=%d", repoMetrics))
 	startProgram(controller, local(controllerMetrics)+"/healthz", "--namespace=argocd",
 		"--repo-server="+local(repoServer), "--repo-server-plaintext", fmt.Sprintf("--metrics-port=%d", controllerMetrics),
-		"--persist-resource-health") // its own API server isn't here to be asked
+		"--persist-resource-health",                // its own API server isn't here to be asked
+		"--app-resync=20", "--app-resync-jitter=0") // timeout.reconciliation: when it looks again at what it missed, as that a CRD is established
 }
 
 // startStandby starts it anew while another one leads: it judges, and writes no status. The function ends that.
