@@ -163,10 +163,14 @@ func (k *statusKeeper) unreleased(ctx context.Context, hcr *v1alpha1.HealthCheck
 	if !ok || !k.synced.Load() || stored.Object.DeletionTimestamp == nil {
 		return policy.Left{Unknown: true}, nil
 	}
+	of := policy.Ref{UID: hcr.UID, NamespacedName: client.ObjectKeyFromObject(hcr)}
+	records := "records of " + of.String()
 	n, first, err := k.findUnreleased(ctx, stored)
 	if err != nil {
+		k.policies.Errors.RecordFailure(records, err, of)
 		return policy.Left{Unknown: true}, err
 	}
+	k.policies.Errors.Clear(records)
 	return policy.Left{Targets: n, Sample: []string{first}}, nil
 }
 

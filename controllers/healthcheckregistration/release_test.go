@@ -72,6 +72,29 @@ func TestWhatIsLeftOfADeletedRegistration(t *testing.T) {
 	}
 }
 
+func TestADeletedRegistrationTellsThatItsTargetsMayNotBeRead(t *testing.T) {
+	l := leads(t)
+	l.see(func(hcr *v1alpha1.HealthCheckRegistration) { hcr.DeletionTimestamp = &metav1.Time{Time: noon} })
+	api := &live{gone: apierrors.NewForbidden(schema.GroupResource{Resource: "workers"}, "", errors.New("no"))}
+	k := &statusKeeper{Live: api, Observer: l.Observer}
+	says := func() string {
+		left, _ := k.unreleased(t.Context(), l.hcr)
+		after := statusOf(l.hcr, statusInput{writeErrors: k.policies.Errors.Get(l.hcr.UID), unreleased: left})
+		stalled := meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionStalled)
+		if stalled == nil {
+			return ""
+		}
+		return stalled.Reason + ": " + stalled.Message
+	}
+	if got, want := says(), "Forbidden: list each Worker to see whose conditions are left: workers is forbidden: no"; got != want {
+		t.Errorf("it is stalled: %s; want %s", got, want)
+	}
+	api.gone = nil
+	if got := says(); got != "" {
+		t.Errorf("they may be read again, and it is stalled: %s", got)
+	}
+}
+
 func TestOfAKindThatIsGoneNothingIsLeft(t *testing.T) {
 	no := errors.New("no")
 	for name, c := range map[string]struct{ is, want error }{

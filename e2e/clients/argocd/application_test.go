@@ -3,7 +3,9 @@ package argocd
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"path/filepath"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -11,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/resourcestack/autohealer/internal/kinds"
 )
 
 // application is one of Argo CD's, and the folder of the Git repository that it syncs.
@@ -44,7 +48,17 @@ func with(value any, fields ...string) func(*unstructured.Unstructured) {
 
 func (a application) delete(ctx SpecContext) {
 	GinkgoHelper()
-	w.Run(ctx, "delete", "application", "-n", "argocd", string(a), "--ignore-not-found", "--timeout=1m")
+	_, err := w.Kubectl(ctx, "delete", "application", "-n", "argocd", string(a), "--ignore-not-found", "--timeout=1m")
+	Expect(err).NotTo(HaveOccurred(), func() string { return evidence(ctx) })
+}
+
+// evidence is what tells why an Application isn't as it should be, or isn't gone: most of it is gone with the control plane.
+func evidence(ctx context.Context) string {
+	say := func(what ...string) string {
+		said, err := w.Kubectl(ctx, append([]string{"get", "-o", "yaml"}, what...)...)
+		return fmt.Sprintln(said, err)
+	}
+	return say("applications", "-n", "argocd") + say(strings.Join(kinds.Names(kinds.All), ","), "-A") + w.LogTail(controller, 40) + "\nlogs stay in " + w.KeepLogs()
 }
 
 // commit commits files of its folder; one without text is removed. Argo CD learns of it as by a webhook.

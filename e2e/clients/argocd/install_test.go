@@ -41,8 +41,7 @@ var _ = Describe("Argo CD", Ordered, ContinueOnFailure, func() {
 
 	JustAfterEach(func(ctx SpecContext) {
 		if CurrentSpecReport().Failed() {
-			AddReportEntry("Applications", w.Run(ctx, "get", "applications", "-n", "argocd", "-o", "yaml"))
-			AddReportEntry("logs stay", "in "+w.KeepLogs())
+			AddReportEntry("Applications and policies", evidence(ctx))
 		}
 	})
 

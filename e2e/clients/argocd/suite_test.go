@@ -22,7 +22,12 @@ import (
 	"github.com/resourcestack/autohealer/e2e/harness/suite"
 )
 
-const specTime = 3 * time.Minute
+const (
+	specTime = 3 * time.Minute
+
+	// controller is Argo CD's part that applies and deletes.
+	controller cluster.Component = "argocd-application-controller"
+)
 
 var w *gitops.World
 
@@ -69,7 +74,7 @@ func startArgoCD(ctx SpecContext) {
 	gitops.Write(dir, "kustomization.yaml", "namespace: argocd\nresources: [argo-cd.yaml]\ncomponents: ["+component+"]\n")
 	w.Run(ctx, "apply", "-k", dir)
 
-	redis, repoServer, repoMetrics, controller := freePort(), freePort(), freePort(), freePort()
+	redis, repoServer, repoMetrics, controllerMetrics := freePort(), freePort(), freePort(), freePort()
 	w.StartProgram(ctx, "argocd-redis", func(context.Context) error {
 		connection, err := net.Dial("tcp", local(redis))
 		if err == nil {
@@ -88,9 +93,10 @@ func startArgoCD(ctx SpecContext) {
 	}
 	startProgram("argocd-repo-server", local(repoMetrics)+"/healthz?full=true", "--disable-tls",
 		"--address=127.0.0.1", fmt.Sprintf("--port=%d", repoServer), "--metrics-address=127.0.0.1", fmt.Sprintf("--metrics-port=%d", repoMetrics))
-	startProgram("argocd-application-controller", local(controller)+"/healthz", "--namespace=argocd",
-		"--repo-server="+local(repoServer), "--repo-server-plaintext", fmt.Sprintf("--metrics-port=%d", controller),
-		"--persist-resource-health") // its own API server isn't here to be asked
+	startProgram(controller, local(controllerMetrics)+"/healthz", "--namespace=argocd",
+		"--repo-server="+local(repoServer), "--repo-server-plaintext", fmt.Sprintf("--metrics-port=%d", controllerMetrics),
+		"--persist-resource-health",                // its own API server isn't here to be asked
+		"--app-resync=20", "--app-resync-jitter=0") // timeout.reconciliation: when it looks again at what it missed, as that a CRD is established
 }
 
 // startStandby starts it anew while another one leads: it judges, and writes no status. The function ends that.

@@ -29,12 +29,22 @@ var ways = []struct {
 // folders of config/samples, and the health of what they have: nothing of Gardener's kinds is installed.
 var folders = []struct{ name, health string }{{"", "Healthy"}, {"npd", "Healthy"}, {"tenant", "Healthy"}, {"gardener", "Degraded"}}
 
+// rightsFirst belongs into the kustomization.yaml beside policies and their rights, which Argo CD then removes when the policies are gone.
+const rightsFirst = `
+patches:
+- target: {kind: ServiceAccount|ClusterRole|Role|RoleBinding}
+  patch: |
+    - {op: add, path: /metadata/annotations, value: {argocd.argoproj.io/sync-wave: "-1"}}
+`
+
 func syncs() {
 	for _, way := range ways {
 		for _, folder := range folders {
 			It("has config/samples/"+folder.name+" without drift by "+way.name, func(ctx SpecContext) {
 				samples := application(strings.Join(strings.Fields("samples "+folder.name+" by "+way.name), "-"))
-				samples.commit(ctx, gitops.Files("config/samples/"+folder.name+"/*.yaml"))
+				files := gitops.Files("config/samples/" + folder.name + "/*.yaml")
+				files["kustomization.yaml"] += rightsFirst
+				samples.commit(ctx, files)
 				samples.create(ctx, way.by)
 				Eventually(ctx, samples.state).Should(Equal("Synced and " + folder.health))
 				samples.expectNoDrift(ctx)
@@ -89,6 +99,37 @@ func syncs() {
 		excepted.expectNoDrift(ctx)
 	}, NodeTimeout(specTime))
 
+	for _, removed := range []struct {
+		by     application
+		remove func(application, SpecContext)
+	}{
+		{"application", application.delete},
+		{"commit", func(a application, ctx SpecContext) {
+			a.commit(ctx, map[string]string{"rights.yaml": "", "registration.yaml": ""})
+		}},
+	} {
+		It("removes a registration before its rights, with which it takes its conditions off, by "+string(removed.by), func(ctx SpecContext) {
+			registered := "registered-by-" + removed.by
+			conditions := func() string {
+				return w.Run(ctx, "get", "worker", "of-aws", "-o", "jsonpath={.status.conditions[*].type}")
+			}
+			Expect(w.Apply(ctx, "{apiVersion: extensions.gardener.cloud/v1alpha1, kind: Worker, metadata: {name: of-aws, namespace: default}, spec: {type: aws, pools: []}}")).To(Succeed())
+			DeferCleanup(func(ctx SpecContext) { w.Run(ctx, "delete", "worker", "of-aws") })
+			rights, registration, _ := strings.Cut(gitops.File("config/samples/healthcheckregistration-1.yaml"), "---\n")
+			registered.commit(ctx, map[string]string{"rights.yaml": wave("1", rights), "registration.yaml": wave("2", registration), "other.yaml": other})
+			registered.create(ctx)
+			Eventually(ctx, registered.state).Should(Equal(inSync))
+			Eventually(ctx, conditions).Should(Equal("EveryNodeReady SystemComponentsHealthy"))
+
+			removed.remove(registered, ctx)
+			Eventually(ctx, func() string {
+				return w.Run(ctx, "get", "clusterrole", "autohealer-health-checks-worker", "--ignore-not-found")
+			}).Should(BeEmpty())
+			Expect(w.Run(ctx, "get", "healthcheckregistrations", "-o", "name")).To(BeEmpty())
+			Expect(conditions()).To(BeEmpty())
+		}, NodeTimeout(specTime))
+	}
+
 	for _, order := range []struct {
 		name    string
 		commits []map[string]string
@@ -100,7 +141,7 @@ func syncs() {
 		It("prunes "+order.name+", and what the policy did is undone", func(ctx SpecContext) {
 			const pruned application = "pruned"
 			pruned.commit(ctx, map[string]string{
-				"guardrail.yaml": gitops.Unnamed("excepted-"), "policy.yaml": gitops.Set("named-a"), "other.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: other, namespace: default}\n",
+				"guardrail.yaml": gitops.Unnamed("excepted-"), "policy.yaml": gitops.Set("named-a"), "other.yaml": other,
 			})
 			pruned.create(ctx)
 			Eventually(ctx, pruned.state).Should(Equal(inSync))
@@ -117,6 +158,9 @@ func syncs() {
 		}, NodeTimeout(specTime))
 	}
 }
+
+// other keeps an Application from having nothing, which Argo CD doesn't sync by itself.
+const other = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: other, namespace: default}\n"
 
 // wave puts an object into a sync wave.
 func wave(number, object string) string {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -86,24 +85,8 @@ func (g *gateway) start(ctx context.Context, patches bool) {
 	Expect(h.AddProgram(program, env, []string{
 		"KUBECONFIG=/kubeconfig", "ENVOY_GATEWAY_NAMESPACE=" + system, "HOME=/tmp",
 		chroot, g.root, "/" + string(program), "server", "--config-path=/config.yaml",
-	}, ready)).To(Succeed())
+	}, cluster.HTTPReady("http://127.0.0.1:8081/readyz"))).To(Succeed())
 	Expect(h.StartComponent(ctx, program)).To(Succeed())
-}
-
-func ready(ctx context.Context) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:8081/readyz", nil)
-	if err != nil {
-		return err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("Envoy Gateway isn't ready: %s", response.Status)
-	}
-	return nil
 }
 
 // writeSecret as a pod has it that mounts it.

@@ -38,6 +38,9 @@ var _ = Describe("Flux", Ordered, ContinueOnFailure, func() {
 		for name, text := range samples {
 			files["policies/"+name] = text
 		}
+		// What a registration may do outlives it.
+		rights, registration, _ := strings.Cut(samples["healthcheckregistration-1.yaml"], "---\n")
+		files["guardrails/rights.yaml"], files["policies/healthcheckregistration-1.yaml"] = rights, registration
 		commit(ctx, files)
 	}, NodeTimeout(specTime))
 
