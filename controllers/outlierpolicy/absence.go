@@ -16,44 +16,44 @@ import (
 )
 
 const (
-	// askers ask the API server, one after the other each.
+	// confirmWorkers read from the API server concurrently.
 	askers = 4
-	// askWithin bounds one answer.
+	// requestTimeout bounds one request.
 	askWithin = 10 * time.Second
-	// askAgain after an answer that an object is gone: removals of many wait, and are asked about all the while. Those answers are
-	// believed for longer, since the asking takes its time too.
+	// rereadInterval is when an object that is gone is read again, as long as its removal is delayed. An answer is valid for answerTTL,
+	// which is longer, since reading many objects takes time too.
 	askAgain, believed = 30 * time.Second, 5 * time.Minute
-	// askSoon after any other answer, or none.
+	// unansweredRetry is when an object is read again after any other answer, or none.
 	askSoon = 5 * time.Second
 )
 
-// object is a Service or a route that no informer has.
+// objectRef is a Service or a route that no informer has.
 type object struct {
 	kind schema.GroupVersionKind
 	types.NamespacedName
 }
 
-// absences asks the API server whether objects are really gone: an informer may be behind. Nobody waits for it.
+// deletionConfirmer reads objects live to confirm that they are deleted, since an informer may be stale. It doesn't block its callers.
 type absences struct {
 	live    client.Reader
 	clock   clock.PassiveClock
-	changed func() // there is news; it must not block
+	changed func() // an object's state changed; it must not block
 	queue   workqueue.TypedInterface[object]
 
 	mu    sync.Mutex
 	known map[object]answer // needs mu
 }
 
-// answer is the last one about an object.
+// liveRead is the last live read of an object.
 type answer struct {
-	// asked is when it was asked last, and heard when the API server said something last: zero for never.
+	// readAt is when the object was read last, and answeredAt when the API server answered last: zero for never.
 	asked, heard time.Time
 	gone         bool
-	// reported as gone to who removes clusters.
+	// reported: confirmedGone has returned it.
 	reported bool
 }
 
-// pause before it is asked about again.
+// nextReadAfter is how long after readAt the object is read again.
 func (a answer) pause() time.Duration {
 	if a.gone && a.heard.Equal(a.asked) {
 		return askAgain
@@ -65,9 +65,9 @@ func newAbsences(live client.Reader, by clock.PassiveClock, changed func()) *abs
 	return &absences{live: live, clock: by, changed: changed, queue: workqueue.NewTyped[object](), known: map[object]answer{}}
 }
 
-// confirmed gives those of some objects that are gone by the API server's word, and has it asked about the others. What isn't
-// among them is forgotten. News of a kind wait until there is an answer about all that is missing of it: removals are held where too
-// many come at once, and answers come one by one.
+// confirmedGone returns those of the missing objects that the API server doesn't have, and has the others read. Reads of objects that
+// aren't missing are dropped. Newly confirmed objects of a kind are returned once all missing objects of that kind have an answer: too
+// many removals at once are delayed, and answers come one by one, so that they must be counted together.
 func (a *absences) confirmed(missing map[object]bool) map[object]bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -88,8 +88,7 @@ func (a *absences) confirmed(missing map[object]bool) map[object]bool {
 	return gone
 }
 
-// about has the API server asked about objects, where it is time, and gives the kinds of which some answer is missing, or too old to
-// be believed. It needs mu.
+// enqueue has the objects read that are due, and returns the kinds of which an object has no answer, or an expired one. It needs mu.
 func (a *absences) about(missing map[object]bool) (waits map[schema.GroupVersionKind]bool) {
 	now := a.clock.Now()
 	waits = map[schema.GroupVersionKind]bool{}
@@ -109,7 +108,7 @@ func (a *absences) about(missing map[object]bool) (waits map[schema.GroupVersion
 	return waits
 }
 
-// run asks until the context ends.
+// run reads queued objects until the context ends.
 func (a *absences) run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -138,14 +137,14 @@ func (a *absences) ask(ctx context.Context, o object) {
 	err := a.live.Get(ctx, o.NamespacedName, &meta)
 	gone := apierrors.IsNotFound(err)
 	if err != nil && !gone {
-		log.FromContext(ctx).V(1).Info("Can't tell whether it is gone; Envoys keep its clusters", "kind", o.kind.Kind, "object", o.String(), "reason", err.Error())
+		log.FromContext(ctx).V(1).Info("Can't confirm that an object is deleted; Envoys keep its clusters", "kind", o.kind.Kind, "object", o.String(), "reason", err.Error())
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	last := a.known[o]
 	before := last
 	last.asked = asked
-	if err == nil || gone { // else the last word stands, for as long as it is believed
+	if err == nil || gone { // else the last answer stays, until it expires
 		last.heard, last.gone, last.reported = asked, gone, last.reported && gone
 	}
 	a.known[o] = last

@@ -17,18 +17,18 @@ import (
 const (
 	// statusWorkers write statuses.
 	statusWorkers = 4
-	// judges ask the rules about policies, one after the other each.
+	// admissionWorkers evaluate the rules for policies concurrently.
 	judges = 4
 )
 
 // Options are what the controller for OutlierPolicies needs.
 type Options struct {
 	policy.Options
-	// Routed knows what policies are about.
+	// Informers have Services, EndpointSlices, routes and policies.
 	Routed *outliers.Informers
-	// Clusters tells Envoys; nil when nobody is served.
+	// Clusters sends clusters to Envoys; nil when no xDS is served.
 	Clusters *actuate.Clusters
-	// Ejections asks whom Envoys have ejected; nil when none is to be asked.
+	// Ejections polls Envoys for ejected hosts; nil when none is polled.
 	Ejections *envoys.Asker
 }
 

@@ -41,7 +41,7 @@ var (
 	}
 )
 
-// drawOutliers gives policies, and how the manager takes them: their statuses don't tell of it yet.
+// drawOutliers draws policies, and the states of some (refused, doubtful), which their statuses don't have yet.
 func drawOutliers(t *rapid.T) (policies []*v1alpha1.OutlierPolicy, stands map[types.NamespacedName]string) {
 	stands = map[types.NamespacedName]string{}
 	for i := range rapid.IntRange(0, 4).Draw(t, "policies") {
@@ -71,7 +71,7 @@ func shape(t *rapid.T, op *v1alpha1.OutlierPolicy) {
 	op.Spec.Disabled = rapid.IntRange(0, 4).Draw(t, "disabled") == 0
 }
 
-// pictured is how these policies stand.
+// snapshotInStates is the snapshot of these policies in these states.
 func pictured(t *rapid.T, policies []*v1alpha1.OutlierPolicy, stands map[types.NamespacedName]string, paused policy.Pause) *picture {
 	pic := &picture{policies: map[types.NamespacedName]*standing{}, services: map[string][]*corev1.Service{"shop": shopServices}, seen: map[types.NamespacedName]bool{}, paused: paused}
 	var read []*outlier.Policy
@@ -89,7 +89,7 @@ func pictured(t *rapid.T, policies []*v1alpha1.OutlierPolicy, stands map[types.N
 	return pic
 }
 
-// byKey gives clusters as they are told.
+// byKey are the clusters by their keys.
 func byKey(clusters []actuate.Cluster) map[outlier.Key]actuate.Cluster {
 	all := map[outlier.Key]actuate.Cluster{}
 	for _, c := range clusters {
@@ -171,7 +171,7 @@ func does(p *outlier.Policy) string {
 }
 
 // TestExplainAndEnvoysNeverDisagree: of every cluster, explain names the policy that holds for it and what Envoys do for it, and says so
-// where the manager tells Envoys something else.
+// where the manager serves Envoys something else.
 func TestExplainAndEnvoysNeverDisagree(t *testing.T) {
 	p, _ := newTestPublisher(t, nil)
 	rapid.Check(t, func(rt *rapid.T) {

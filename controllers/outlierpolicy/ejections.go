@@ -19,30 +19,31 @@ import (
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
-// namedEjections bounds what a status names.
+// maxListedEjections bounds the ejections that a status lists.
 const namedEjections = 20
 
-// ejected is what is known of a policy's ejected hosts.
+// ejectionState is what is known of a policy's ejected hosts.
 type ejected struct {
-	// unknown is a condition's reason and message while nobody can tell; waits while that is about to be found out.
+	// unknown is the reason and message of condition EjectionsUnknown, empty when ejections are known; pending: Envoys were polled for the
+	// first time only just now, so neither is certain yet.
 	unknown policy.Stuck
 	waits   bool
-	// hosts by cluster and address.
+	// ejections by host.
 	hosts map[ejection.Host]v1alpha1.OutlierEjection
-	// there are all hosts that the policy's clusters have, ejected or not.
+	// hosts are all of the policy's clusters, ejected or not.
 	there map[ejection.Host]outlier.Host
 }
 
-// envoysKnown is what is known of the Envoys that may have ejected hosts.
+// envoyObservations are what is known of the Envoys that may have ejected hosts.
 type envoysKnown struct {
-	view *ejection.View // nil before they were asked
-	// connected are those that get a namespace's clusters, by identity; false while that isn't known.
+	view *ejection.View // nil before the first poll
+	// connected counts the Envoys that get a namespace's clusters, by identity; known is false while other replicas' aren't known.
 	connected func(namespace string) (by map[string]int, known bool)
-	// soon says whether those that aren't asked may yet be: they came only just now.
+	// recentlyConnected says whether Envoys that aren't polled connected so recently that they may not be ready yet.
 	soon func(namespace string, notAsked bool) bool
 }
 
-// ejectedOf asks what Envoys say of a policy's clusters.
+// observeEjections returns what Envoys report of a policy's clusters.
 func ejectedOf(clusters []cluster, envoys envoysKnown) ejected {
 	view := envoys.view
 	e := ejected{hosts: map[ejection.Host]v1alpha1.OutlierEjection{}, there: map[ejection.Host]outlier.Host{}}
@@ -73,7 +74,7 @@ func ejectedOf(clusters []cluster, envoys envoysKnown) ejected {
 	return e
 }
 
-// unknownIn says why nobody can tell who is ejected of a namespace's Services; waits: that may be over in a moment.
+// unknownReason says why ejections of a namespace's Services aren't known; pending: they may be known in a moment.
 func (k *envoysKnown) unknownIn(namespace string) (why policy.Stuck, waits bool) {
 	connected, known := k.connected(namespace)
 	notAsked := k.view.NotAsked(namespace, connected)
@@ -91,7 +92,7 @@ func (k *envoysKnown) unknownIn(namespace string) (why policy.Stuck, waits bool)
 	return why, false
 }
 
-// silentIn says why those that are asked don't tell who is ejected of a namespace's Services.
+// silentReason says why the Envoys that are polled don't report the ejections of a namespace's Services.
 func silentIn(view *ejection.View, namespace string) policy.Stuck {
 	silent := view.Silent(namespace)
 	switch n := len(silent); {
@@ -106,7 +107,7 @@ func silentIn(view *ejection.View, namespace string) policy.Stuck {
 	return policy.Stuck{}
 }
 
-// put tells it in a status. What was told before stands while it is being found out.
+// writeStatus writes the ejections to a status. While they are pending the status keeps what it has.
 func (e *ejected) put(op *v1alpha1.OutlierPolicy, after *v1alpha1.OutlierPolicyStatus, of *standing) {
 	if e.waits {
 		for i := range after.Ancestors {
@@ -134,7 +135,7 @@ func (e *ejected) put(op *v1alpha1.OutlierPolicy, after *v1alpha1.OutlierPolicyS
 	}
 }
 
-// notAskedOf says why nobody can tell who is ejected where a policy holds for Gateways: nobody asks their proxies.
+// gatewayNotAsked says that ejections aren't known where a policy applies to Gateways: their proxies aren't polled.
 func notAskedOf(ancestors []v1alpha1.OutlierAncestorStatus) policy.Stuck {
 	for _, a := range ancestors {
 		if a.AncestorRef.Kind == outlier.GatewayKind.Kind && a.Clusters > 0 {
@@ -144,7 +145,7 @@ func notAskedOf(ancestors []v1alpha1.OutlierAncestorStatus) policy.Stuck {
 	return policy.Stuck{}
 }
 
-// in counts those of some clusters.
+// countIn counts the ejections of some clusters.
 func (e *ejected) in(clusters []cluster) (n int32) {
 	for h := range e.hosts {
 		if slices.ContainsFunc(clusters, func(c cluster) bool { return c.Key == h.Cluster }) {
@@ -154,7 +155,7 @@ func (e *ejected) in(clusters []cluster) (n int32) {
 	return n
 }
 
-// named are those that are ejected longest.
+// longest are the ejections that a status lists: the oldest.
 func (e *ejected) named() []v1alpha1.OutlierEjection {
 	all := slices.SortedFunc(maps.Values(e.hosts), func(a, b v1alpha1.OutlierEjection) int {
 		return cmp.Or(a.Since.Compare(b.Since.Time), cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Address, b.Address))
@@ -162,7 +163,7 @@ func (e *ejected) named() []v1alpha1.OutlierEjection {
 	return all[:min(namedEjections, len(all))]
 }
 
-// noEjections takes out of a status what nobody is asked about any more.
+// clearEjections removes ejections from a status when Envoys are no longer polled.
 func noEjections(after *v1alpha1.OutlierPolicyStatus) {
 	meta.RemoveStatusCondition(&after.Conditions, v1alpha1.ConditionEjectionsUnknown)
 	after.Ejected, after.Ejections = nil, nil

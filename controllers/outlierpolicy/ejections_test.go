@@ -23,12 +23,12 @@ import (
 
 var night = time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
 
-// at is a host of shop/web/80; painted has two of each cluster.
+// hostAt is a host of shop/web/80; snapshotWith has two of each cluster.
 func at(address string) ejection.Host {
 	return ejection.Host{Cluster: outlier.Key{Service: types.NamespacedName{Namespace: "shop", Name: "web"}, Port: 80}, Address: address}
 }
 
-// says is what one Envoy says that has ejected some hosts since a moment; nil is one that is silent.
+// viewOf is the view of one Envoy that has ejected some hosts since a time.
 func says(since time.Time, hosts ...ejection.Host) *ejection.View {
 	e := (&ejection.Envoy{Name: "edge/envoy-0", Asked: night.Add(-time.Hour)}).After(ejection.Scope{All: true}, hosts, since)
 	return ejection.NewView([]ejection.Envoy{e}, nil, since)
@@ -51,7 +51,7 @@ func step(t *testing.T, memory *remembered, op *v1alpha1.OutlierPolicy, view *ej
 	return stepOf(t, memory, op, asking(view, nil, true))
 }
 
-// asking is what is known of Envoys, of which some are connected.
+// envoysWith are observations of Envoys, of which some are connected.
 func asking(view *ejection.View, connected map[string]int, known bool) envoysKnown {
 	return envoysKnown{view, func(string) (map[string]int, bool) { return connected, known }, func(string, bool) bool { return false }}
 }
@@ -102,7 +102,7 @@ func TestEjectionsAreToldOnceAndKeepTheirBeginning(t *testing.T) {
 	memory = &remembered{}
 	waiting, events := step(t, memory, op, nil)
 	if diff := cmp.Diff(op.Status, waiting.Status); diff != "" || len(events) > 0 {
-		t.Error("a manager that hasn't asked yet takes back what was told:", diff, events)
+		t.Error("a manager that hasn't polled yet changes the status:", diff, events)
 	}
 	view := says(night.Add(time.Minute), one)
 	for range 2 {
@@ -117,7 +117,7 @@ func TestEjectionsAreToldOnceAndKeepTheirBeginning(t *testing.T) {
 	}
 	op, _ = step(t, memory, op, says(night.Add(3*time.Minute), one))
 	if since := op.Status.Ejections[0].Since.Time; !since.Equal(night.Add(3 * time.Minute)) {
-		t.Errorf("one that was back is told to be ejected since %s", since)
+		t.Errorf("a host that returned and was ejected again has since %s", since)
 	}
 }
 

@@ -17,19 +17,19 @@ import (
 )
 
 const (
-	// namedHosts in one Event.
+	// maxHostsPerEvent bounds the hosts that one Event names.
 	namedHosts = 5
-	// toldObjects are how many Services and how many pods get an Event of their own at a time; the policy's counts all.
+	// maxObjectEvents bounds how many Services and how many pods get an Event at a time; the policy's Event counts all hosts.
 	toldObjects = 20
 )
 
-// news are hosts of which something else is told than before.
+// hostChanges are hosts that were ejected or returned since the last report.
 type news struct {
 	ejected, returned []ejection.Host
 	now               *ejected
 }
 
-// newsOf compares. A host that is gone neither came back nor is it ejected.
+// diffHosts compares ejections with those reported before. A host that the clusters no longer have is in neither list.
 func newsOf(now *ejected, before map[ejection.Host]told) news {
 	n := news{now: now}
 	for h := range now.hosts {
@@ -51,12 +51,12 @@ func newsOf(now *ejected, before map[ejection.Host]told) news {
 	return n
 }
 
-// tell by Events on the policy, on the Services and on the pods: one of a kind for each at a time, however many hosts there are.
+// emit writes Events on the policy, the Services and the pods: one for each object and kind of change, however many hosts there are.
 func (n news) tell(recorder events.EventRecorder, op *v1alpha1.OutlierPolicy, services func(types.NamespacedName) *corev1.Service) {
 	for _, kind := range []struct {
-		weight, reason, action string
-		note                   func([]ejection.Host) string
-		hosts                  []ejection.Host
+		eventType, reason, action string
+		note                      func([]ejection.Host) string
+		hosts                     []ejection.Host
 	}{
 		{corev1.EventTypeWarning, v1alpha1.ReasonHostsEjected, "Eject", n.ejectedNote, n.ejected},
 		{corev1.EventTypeNormal, v1alpha1.ReasonHostsReturned, "Return", n.returnedNote, n.returned},
@@ -64,7 +64,7 @@ func (n news) tell(recorder events.EventRecorder, op *v1alpha1.OutlierPolicy, se
 		if len(kind.hosts) == 0 {
 			continue
 		}
-		recorder.Eventf(op, nil, kind.weight, kind.reason, kind.action, "%s", kind.note(kind.hosts))
+		recorder.Eventf(op, nil, kind.eventType, kind.reason, kind.action, "%s", kind.note(kind.hosts))
 		for _, of := range []func(ejection.Host) corev1.ObjectReference{n.serviceOf(services), n.podOf} {
 			byObject := map[corev1.ObjectReference][]ejection.Host{}
 			for _, h := range kind.hosts {
@@ -75,13 +75,13 @@ func (n news) tell(recorder events.EventRecorder, op *v1alpha1.OutlierPolicy, se
 				return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 			})
 			for _, object := range objects[:min(toldObjects, len(objects))] {
-				recorder.Eventf(&object, op, kind.weight, kind.reason, kind.action, "%s", kind.note(byObject[object]))
+				recorder.Eventf(&object, op, kind.eventType, kind.reason, kind.action, "%s", kind.note(byObject[object]))
 			}
 		}
 	}
 }
 
-// serviceOf gives a host's Service; nothing while there is none.
+// serviceOf returns a host's Service; an empty reference while there is none.
 func (n news) serviceOf(services func(types.NamespacedName) *corev1.Service) func(ejection.Host) corev1.ObjectReference {
 	return func(h ejection.Host) (ref corev1.ObjectReference) {
 		if svc := services(h.Cluster.Service); svc != nil {
@@ -91,7 +91,7 @@ func (n news) serviceOf(services func(types.NamespacedName) *corev1.Service) fun
 	}
 }
 
-// podOf gives a host's pod; nothing for one that is none.
+// podOf returns a host's pod; an empty reference for a host that isn't a pod.
 func (n news) podOf(h ejection.Host) (ref corev1.ObjectReference) {
 	if host := n.now.there[h]; host.Pod != "" {
 		ref = corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: h.Cluster.Service.Namespace, Name: host.Pod, UID: host.PodUID}
@@ -112,7 +112,7 @@ func (n news) returnedNote(hosts []ejection.Host) string {
 	}))
 }
 
-// hostText names a host by its pod, as people know it.
+// hostText is a host's pod and address, or its address alone.
 func hostText(pod, address string) string {
 	if pod == "" {
 		return address

@@ -17,19 +17,19 @@ import (
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
-// mostAncestors a status has room for.
+// maxAncestors of a status, by its schema.
 const mostAncestors = 16
 
-// gatewaysView is how Gateways stand that are patched. It doesn't change any more once it is shown.
+// gatewayStatuses are the results of patching Gateways. They are immutable once they are set.
 type gatewaysView struct {
-	// clusters of each that some policy is for.
+	// clusters of each Gateway that some policy is for.
 	clusters map[types.NamespacedName][]outlier.Patched
-	// troubles are why something isn't written.
+	// writeErrors of the Gateways whose EnvoyPatchPolicy couldn't be written.
 	troubles map[types.NamespacedName]error
 	verdicts map[types.NamespacedName]metav1.Condition
 }
 
-// showGateways gives a view to who writes statuses.
+// setGateways stores the results, and has statuses updated if they changed.
 func (p *Publisher) showGateways(view *gatewaysView, by *picture) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -40,7 +40,7 @@ func (p *Publisher) showGateways(view *gatewaysView, by *picture) {
 	}
 }
 
-// gatewaysOf tells how a policy stands with each Gateway that it is for, in the order of their names.
+// ancestorsOf returns the status of a policy for each Gateway that it is for, sorted by name.
 func (v *gatewaysView) gatewaysOf(op *v1alpha1.OutlierPolicy) (ancestors []v1alpha1.OutlierAncestorStatus) {
 	if v == nil {
 		return nil
@@ -73,7 +73,7 @@ func (v *gatewaysView) gatewaysOf(op *v1alpha1.OutlierPolicy) (ancestors []v1alp
 	return ancestors
 }
 
-// takenOf says for how many of a Gateway's clusters their policies hold, and what is in the way of the others.
+// acceptedByGateway returns condition Accepted for a Gateway, and for how many of its clusters the policies hold.
 func takenOf(clusters []outlier.Patched) (holds int, c metav1.Condition) {
 	var obstacles []string
 	for i := range clusters {
@@ -96,7 +96,7 @@ func takenOf(clusters []outlier.Patched) (holds int, c metav1.Condition) {
 	return holds, c
 }
 
-// trouble is why what is wanted of a Gateway isn't written.
+// writeError is the reason and message of a Gateway's write error.
 func (v *gatewaysView) trouble(gateway types.NamespacedName) (reason, message string) {
 	trouble := v.troubles[gateway]
 	if apierrors.IsForbidden(trouble) {
@@ -106,7 +106,7 @@ func (v *gatewaysView) trouble(gateway types.NamespacedName) (reason, message st
 	return v1alpha1.ReasonPending, cut(fmt.Sprintf("The Gateway keeps what it has: %s.", trouble))
 }
 
-// troubleOf is why an EnvoyPatchPolicy, by namespace/name, isn't written; "" when nothing is known to be in the way.
+// writeErrorOf is the message of the write error of an EnvoyPatchPolicy, by namespace/name; "" for none.
 func (p *Publisher) troubleOf(name string) (message string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -118,7 +118,7 @@ func (p *Publisher) troubleOf(name string) (message string) {
 	return message
 }
 
-// programmed is what became of a Gateway's EnvoyPatchPolicy.
+// programmed returns condition Programmed for a Gateway, from the status of its EnvoyPatchPolicy.
 func (v *gatewaysView) programmed(gateway types.NamespacedName, holds int) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionProgrammed, Status: metav1.ConditionFalse}
 	said := v.verdicts[gateway]

@@ -42,7 +42,7 @@ func (u unsure) CheckAll(_ context.Context, _ schema.GroupVersionKind, all []kub
 	return wrong
 }
 
-// pair are two publishers of the same world: one translates what changed, the other one everything each time.
+// pair are two publishers of the same objects: one translates what changed, the other one everything each time.
 type pair struct {
 	world   *objects
 	guard   *guard.Guard
@@ -53,7 +53,7 @@ type pair struct {
 	made    int
 }
 
-// newPair is of a world that isn't empty.
+// newPair is of a store that isn't empty.
 func newPair(ctx context.Context, t *testing.T, rt *rapid.T, rules *guard.Guard) *pair {
 	x := &pair{world: &objects{}, guard: rules}
 	rules.SetGuardrails(nil)
@@ -96,7 +96,7 @@ func (x *pair) judge(key types.NamespacedName) {
 	}
 }
 
-// told tells both of an object that is new, or gone.
+// notify has both handle an object that is new, or gone.
 func (x *pair) told(o client.Object, gone bool) {
 	for _, p := range x.both {
 		switch op, is := o.(*v1alpha1.OutlierPolicy); {
@@ -191,7 +191,7 @@ func (x *pair) drawPolicy(t *rapid.T, key types.NamespacedName) client.Object {
 	return op
 }
 
-// step does something to the world, or to what is known of it.
+// step changes the objects, or what is known of them.
 func (x *pair) step(t *rapid.T) {
 	switch rapid.IntRange(0, 13).Draw(t, "step") {
 	case 0:
@@ -271,7 +271,7 @@ func (x *pair) publish(t *rapid.T) {
 	}
 }
 
-// compare all that others are told by the two.
+// compare all that the two give to Envoys and statuses.
 func (x *pair) compare(t *rapid.T) {
 	got, want := x.both[0], x.both[1]
 	if a, b := flat(got), flat(want); !maps.Equal(a, b) {
@@ -283,7 +283,7 @@ func (x *pair) compare(t *rapid.T) {
 	for _, op := range x.policies() {
 		a, b := got.picture(), want.picture()
 		if a.tellsOf(op) != b.tellsOf(op) {
-			t.Fatalf("the picture tells of %s: %t; all anew: %t", client.ObjectKeyFromObject(op), a.tellsOf(op), b.tellsOf(op))
+			t.Fatalf("the snapshot has %s: %t; a full translation: %t", client.ObjectKeyFromObject(op), a.tellsOf(op), b.tellsOf(op))
 		}
 		if !b.tellsOf(op) {
 			continue
@@ -307,7 +307,7 @@ func timeless(s v1alpha1.OutlierPolicyStatus) v1alpha1.OutlierPolicyStatus {
 	return s
 }
 
-// flat is what was told of each cluster, in words.
+// flat is what was sent of each cluster, as text.
 func flat(p *Publisher) map[string]string {
 	all := map[string]string{}
 	for _, clusters := range p.told {
@@ -325,8 +325,8 @@ func flat(p *Publisher) map[string]string {
 	return all
 }
 
-// TestWhatIsKeptIsAsIfTranslatedAnew: whatever changes in whatever order, to translate only where something changed tells Envoys and
-// statuses the same as to translate everything.
+// TestIncrementalTranslationEqualsAFullOne: whatever changes in whatever order, Envoys and statuses get the same from translating only the
+// changed namespaces as from translating everything.
 func TestWhatIsKeptIsAsIfTranslatedAnew(t *testing.T) {
 	rules, err := guard.New(guard.Options{})
 	if err != nil {
@@ -354,7 +354,7 @@ func TestWhatIsKeptIsAsIfTranslatedAnew(t *testing.T) {
 	}
 }
 
-// TestWhatConcernsAllNamespacesIsTranslatedInAll tells when nothing is kept.
+// TestWhenEverythingIsTranslated: only changes that concern all namespaces cause a full translation.
 func TestWhatConcernsAllNamespacesIsTranslatedInAll(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(x *pair)

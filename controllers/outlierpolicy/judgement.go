@@ -15,7 +15,7 @@ const kindOutlierPolicy = "OutlierPolicy"
 
 type storedPolicy = policy.Policy[*v1alpha1.OutlierPolicy, reading]
 
-// reading is a policy as the translation takes it.
+// parsedPolicy is a policy as the translation takes it.
 type reading struct {
 	// policy has no settings when the spec can't be read; unreadable says why.
 	policy     *outlier.Policy
@@ -25,7 +25,7 @@ type reading struct {
 // Unreadable says why the spec can't be read.
 func (r reading) Unreadable() error { return r.unreadable }
 
-// read reads a policy. Most news of one are of its status only.
+// parse parses a policy's spec, unless before is of the same generation: most updates are of the status only.
 func read(op *v1alpha1.OutlierPolicy, before reading) (r reading) {
 	if p := before.policy; p != nil && p.UID == op.UID && p.Generation == op.Generation {
 		return before
@@ -36,7 +36,8 @@ func read(op *v1alpha1.OutlierPolicy, before reading) (r reading) {
 	return r
 }
 
-// policy takes in a policy that is new or changed. One that isn't judged yet holds back what it may be about.
+// onPolicy handles a policy that is new or changed. Until the rules are evaluated for it, it is doubtful: what it may apply to stays as
+// it is.
 func (p *Publisher) policy(ctx context.Context, op *v1alpha1.OutlierPolicy) {
 	p.policies.Seen(ctx, op)
 	if _, judged := p.policies.Get(client.ObjectKeyFromObject(op)); !judged {
@@ -44,9 +45,9 @@ func (p *Publisher) policy(ctx context.Context, op *v1alpha1.OutlierPolicy) {
 	}
 }
 
-// update has translated what a policy concerns, once it is judged.
+// onVerdict has a policy's namespace translated once the rules are evaluated for it.
 func (p *Publisher) update(_ context.Context, before, now storedPolicy) {
-	if now.SameJudgement(before) && isDeleted(now) == isDeleted(before) { // but for its status
+	if now.SameJudgement(before) && isDeleted(now) == isDeleted(before) { // only its status changed
 		return
 	}
 	p.stale.add(now.Object.Namespace)
@@ -55,7 +56,7 @@ func (p *Publisher) update(_ context.Context, before, now storedPolicy) {
 	}
 }
 
-// isDeleted says whether a policy waits only for what it did to be undone.
+// isDeleted says whether a policy exists only until what it did is undone.
 func isDeleted(p storedPolicy) bool { return p.Object != nil && p.Object.DeletionTimestamp != nil }
 
 func (p *Publisher) forget(op *v1alpha1.OutlierPolicy) {
@@ -63,14 +64,14 @@ func (p *Publisher) forget(op *v1alpha1.OutlierPolicy) {
 	p.changed()
 }
 
-// guardrailsChanged has translated what a pause, or its end, may have changed.
+// onGuardrailChange has everything translated when a pause may have begun or ended.
 func (p *Publisher) guardrailsChanged(c guard.Change) {
 	if c.Policy {
 		p.changed()
 	}
 }
 
-// standing is how one policy stands.
+// policyState is one policy, parsed and admitted, with the clusters that it applies to.
 type standing struct {
 	generation int64
 	verdict    guard.Verdict
@@ -78,7 +79,7 @@ type standing struct {
 	admitted guard.Validated[*v1alpha1.OutlierPolicy]
 
 	clusters []cluster
-	// overridden and conflicted are clusters for which another policy holds.
+	// overridden and conflicted are clusters of its targets for which another policy holds.
 	overridden, conflicted []*outlier.Assignment
 }
 
@@ -86,24 +87,25 @@ type standing struct {
 type cluster struct {
 	*outlier.Assignment
 	hosts []outlier.Host
-	// withheld: a pause keeps Envoys from being told.
+	// paused: Envoys keep the cluster as it was because of a pause.
 	withheld bool
-	// doubt is why Envoys aren't told yet.
+	// unconfirmed is why Envoys keep the cluster as it was although nothing is paused.
 	doubt error
 }
 
-// doubtful is how a policy stands of which nobody knows yet what the rules say. It is of no generation: no status tells of it.
+// doubtfulState is the state of a policy for which the rules aren't evaluated yet. It has no generation, so that no status is written
+// from it.
 func doubtful(op *v1alpha1.OutlierPolicy) *standing {
 	p, err := outlier.NewPolicy(op)
 	p.Doubtful = true
 	return &standing{reading: reading{policy: p, unreadable: err}}
 }
 
-// stand says how a stored policy stands; ok is false while nothing is known of it. Where nobody can tell what is to be thought of
-// it as it is now, it goes on as it was before.
+// stateOf returns the state of a stored policy; ok is false while nothing is known of it. Where the rules couldn't be evaluated for its
+// current spec, the state before stays in force.
 func (p *Publisher) stand(op *v1alpha1.OutlierPolicy, before *standing) (s *standing, ok bool) {
 	if before != nil && before.policy.UID != op.UID {
-		before = nil // somebody else's of the same name
+		before = nil // another policy of the same name
 	}
 	j, judged := p.policies.Get(client.ObjectKeyFromObject(op))
 	if current := judged && j.IsCurrent(op); !current {
@@ -122,7 +124,7 @@ func (p *Publisher) stand(op *v1alpha1.OutlierPolicy, before *standing) (s *stan
 	return s, true
 }
 
-// anew is the same without what was counted; nil of nil.
+// withoutClusters is the same state without clusters; nil for nil.
 func (s *standing) anew() *standing {
 	if s == nil {
 		return nil

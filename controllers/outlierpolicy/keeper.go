@@ -14,8 +14,8 @@ import (
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
-// keeper keeps policies' statuses. A policy has a finalizer while something may be patched for it in Gateways; what Envoys are served doesn't
-// outlive it anyway.
+// keeper writes policies' statuses. A policy has a finalizer while something may be patched for it in Gateways; what Envoys are served for
+// it ends with it anyway.
 type keeper struct {
 	*Publisher
 	Patches interface {
@@ -23,7 +23,7 @@ type keeper struct {
 	}
 	Events events.EventRecorder
 
-	// remembered are the ejections that Events told of.
+	// reported are the ejections that Events were written for.
 	remembered remembered
 	notAsked   notAsked
 }
@@ -34,7 +34,8 @@ func (k *keeper) steps() policy.Steps[*v1alpha1.OutlierPolicy] {
 	}
 }
 
-// left are the EnvoyPatchPolicies that patch something for a deleted policy. While Gateways weren't patched without it, there may be more soon.
+// left are the EnvoyPatchPolicies that patch something for a deleted policy. Until Gateways are patched from a snapshot without it, more
+// may follow.
 func (k *keeper) left(ctx context.Context, op *v1alpha1.OutlierPolicy) (left policy.Left, err error) {
 	k.mu.Lock()
 	by := k.patched
@@ -50,7 +51,7 @@ func (k *keeper) left(ctx context.Context, op *v1alpha1.OutlierPolicy) (left pol
 	return left, err
 }
 
-// describe gathers what the status tells, once this generation is translated.
+// describe builds the status, once this generation is translated.
 func (k *keeper) describe(_ context.Context, op *v1alpha1.OutlierPolicy, left policy.Left) (is policy.Description[*v1alpha1.OutlierPolicy], err error) {
 	if op.DeletionTimestamp != nil {
 		return k.describeUndoing(op, left), nil
@@ -70,7 +71,7 @@ func (k *keeper) describe(_ context.Context, op *v1alpha1.OutlierPolicy, left po
 	return is, nil
 }
 
-// describeUndoing tells what a deleted policy waits for.
+// describeUndoing builds the status of a deleted policy: what its finalizer waits for.
 func (k *keeper) describeUndoing(op *v1alpha1.OutlierPolicy, left policy.Left) (is policy.Description[*v1alpha1.OutlierPolicy]) {
 	j, ok := k.policies.Current(op)
 	if is.Skip = !ok; is.Skip {
@@ -88,14 +89,15 @@ func (k *keeper) describeUndoing(op *v1alpha1.OutlierPolicy, left policy.Left) (
 	return is
 }
 
-// gatewaysOf tells how a policy stands with Gateways.
+// gatewayAncestors returns the status of a policy for each Gateway.
 func (p *Publisher) gatewaysOf(op *v1alpha1.OutlierPolicy) []v1alpha1.OutlierAncestorStatus {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.gateways.gatewaysOf(op)
 }
 
-// ejections puts into a status whom Envoys have ejected, and gives what tells by Events what is new in it; waits: that is being found out.
+// updateEjections writes ejections to a status, and returns the function that writes Events of what changed; pending: they aren't known
+// yet.
 func (k *keeper) ejections(op *v1alpha1.OutlierPolicy, after *v1alpha1.OutlierPolicyStatus, pic *picture) (tell func(), waits bool) {
 	if k.Ejections == nil {
 		noEjections(after)
@@ -123,17 +125,17 @@ func (k *keeper) connected(namespace string) (by map[string]int, known bool) {
 	if k.Clusters == nil {
 		return nil, true
 	}
-	known = k.Clusters.KnowsOthers() // before it is asked what they have
+	known = k.Clusters.KnowsOthers() // read before the counts, which may only be newer
 	return k.Clusters.Server.Connected(namespace), known
 }
 
-// soon says whether Envoys that aren't asked have been there so shortly that they may yet be: they connect before they are ready, and are
-// asked once they are.
+// recentlyUnasked says whether there have been Envoys that aren't polled for so short a time that they may not be ready yet: they connect
+// before they are ready, and are polled once they are.
 func (k *keeper) soon(namespace string, are bool) bool {
 	return k.notAsked.since(namespace, are, k.Clock.Now()) < ejection.StaleAfter
 }
 
-// service of a name, as the picture has it.
+// service returns the Service of a name in the snapshot; nil for none.
 func (pic *picture) service(name types.NamespacedName) *corev1.Service {
 	for _, svc := range pic.services[name.Namespace] {
 		if svc.Name == name.Name {
@@ -143,13 +145,13 @@ func (pic *picture) service(name types.NamespacedName) *corev1.Service {
 	return nil
 }
 
-// has says whether the picture has a policy, in whatever generation.
+// has says whether the snapshot has a policy, of any generation.
 func (pic *picture) has(op *v1alpha1.OutlierPolicy) bool {
 	s := pic.policies[client.ObjectKeyFromObject(op)]
 	return s != nil && s.policy.UID == op.UID
 }
 
-// tellsOf says whether the picture has a policy as it is.
+// hasCurrent says whether the snapshot has a policy's current generation.
 func (pic *picture) tellsOf(op *v1alpha1.OutlierPolicy) bool {
 	return pic.has(op) && pic.policies[client.ObjectKeyFromObject(op)].generation == op.Generation
 }

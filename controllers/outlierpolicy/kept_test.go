@@ -13,7 +13,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 
-// kept is a publisher of a world that changes, and of which Envoys may have had clusters before.
+// publisherOf is a publisher of a store that changes, and of which Envoys may have had clusters before.
 func kept(t *testing.T, before ...string) (*Publisher, *testclock.FakeClock, *objects) {
 	t.Helper()
 	rules, err := guard.New(guard.Options{})

@@ -23,7 +23,7 @@ import (
 // patchAgain after a write that failed.
 const patchAgain = 5 * time.Second
 
-// patcher has Envoy Gateway's Gateways detect outliers. It is a Runnable of the replica that leads.
+// patcher writes EnvoyPatchPolicies that have Envoy Gateway's Gateways detect outliers. It is a Runnable of the leader.
 type patcher struct {
 	*Publisher
 	Gateways interface {
@@ -45,11 +45,11 @@ func (p *patcher) Start(ctx context.Context) error {
 		again = nil
 		if err := p.patch(ctx); err != nil {
 			switch logger := log.FromContext(ctx); {
-			case problem == err.Error(): // which would else be told each time
-			case apierrors.IsConflict(err): // Envoy Gateway's word on it has just been written
-				logger.V(1).Info("What Gateways have changed since it was read, looking again", "conflict", err.Error())
+			case problem == err.Error(): // log it once
+			case apierrors.IsConflict(err): // Envoy Gateway has just written its status
+				logger.V(1).Info("An EnvoyPatchPolicy changed since it was read; retrying", "conflict", err.Error())
 			default:
-				logger.Info("Gateways keep the EnvoyPatchPolicies that they have, looking again", "reason", err.Error())
+				logger.Info("Can't patch all Gateways, which keep the EnvoyPatchPolicies that they have; retrying", "reason", err.Error())
 			}
 			problem, again = err.Error(), p.Clock.After(patchAgain)
 		} else {
@@ -64,7 +64,7 @@ func (p *patcher) Start(ctx context.Context) error {
 	}
 }
 
-// patch every Gateway that may be, and undo what was patched of those that may no longer.
+// patch applies the EnvoyPatchPolicies of all labeled Gateways, and removes those of Gateways that are no longer labeled.
 func (p *patcher) patch(ctx context.Context) error {
 	pic := p.picture()
 	if pic == nil {
@@ -85,7 +85,7 @@ func (p *patcher) patch(ctx context.Context) error {
 		by[c.Gateway] = append(by[c.Gateway], c)
 	}
 	var failed error
-	for _, gateway := range slices.SortedFunc(maps.Keys(g.UIDs), compareNames) { // of several errors the same one is told each time
+	for _, gateway := range slices.SortedFunc(maps.Keys(g.UIDs), compareNames) { // sorted, so that of several errors the same one is reported each time
 		wants, err := pic.patches(by[gateway])
 		if err == nil {
 			wants.Gateway, wants.GatewayUID = gateway, g.UIDs[gateway]
@@ -108,7 +108,7 @@ func (p *patcher) patch(ctx context.Context) error {
 	return failed
 }
 
-// patches are what some clusters of a Gateway are to have, as the picture has their policies.
+// patches are the desired patches of a Gateway's clusters, by the policies in the snapshot.
 func (pic *picture) patches(clusters []outlier.Patched) (wants actuate.GatewayPatches, err error) {
 	wants.State = lifecycle.Policy{Frozen: pic.paused.Frozen, Paused: pic.paused.By != ""}.State()
 	if wants.Wanted, err = outlier.NewPatchSet(clusters); err != nil {
@@ -126,7 +126,7 @@ func (pic *picture) patches(clusters []outlier.Patched) (wants actuate.GatewayPa
 	return wants, nil
 }
 
-// unreadKind says whether a cluster is of a kind of routes that isn't read.
+// unreadKind says whether a cluster is of a kind of routes whose informer isn't synced.
 func unreadKind(unread map[string]bool, cluster string) bool {
 	kind, _, _ := strings.Cut(cluster, "/")
 	for of := range unread {

@@ -50,7 +50,7 @@ func newEdge() *edge {
 	}}
 }
 
-// patcherOf has a picture with one policy for shop/web.
+// patcherOf has a snapshot with one policy for shop/web.
 func patcherOf(e *edge, change func(*picture, *outlier.Policy)) *patcher {
 	p := &outlier.Policy{Namespace: "shop", Name: "web", UID: "p", Generation: 2, Targets: []v1alpha1.OutlierTargetReference{{Kind: "Service", Name: "web"}}}
 	pic := &picture{
@@ -149,7 +149,7 @@ func TestAPolicyGoesOnceNothingIsPatchedForIt(t *testing.T) {
 	none := patchedFor{}
 	g.Expect(left(none).Unknown).To(BeTrue(), "no Gateway is looked at yet")
 	g.Expect(p.patch(t.Context())).To(Succeed())
-	g.Expect(left(none).Unknown).To(BeTrue(), "they are patched by a picture that has it")
+	g.Expect(left(none).Unknown).To(BeTrue(), "they are patched from a snapshot that has it")
 
 	p.last = &picture{index: outlier.NewIndex(nil, nil, "autohealer-system")}
 	g.Expect(p.patch(t.Context())).To(Succeed())

@@ -14,25 +14,25 @@ import (
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
-// picture is how all policies stood at one moment. It doesn't change any more once it is shown.
+// policySnapshot is the state of all policies at one moment. It is immutable once it is set.
 type picture struct {
 	index    *outlier.Index
 	policies map[types.NamespacedName]*standing
 	services map[string][]*corev1.Service
-	// only are the namespaces that were translated for it, of which seen has all Services; the others are as they were in the picture
-	// before. It is nil for all.
+	// onlyNamespaces were translated for it, and presentServices are the Services in them; other namespaces are as in the snapshot before.
+	// It is nil for all namespaces.
 	only map[string]bool
 	seen map[types.NamespacedName]bool
-	// routes is what is known of the kinds of routes, unread are those of which isn't known which there are.
+	// routeKinds is the state of the informers of routes, by kind; unreadKinds are those that aren't synced.
 	routes map[string]outliers.Known
 	unread map[string]bool
 	paused policy.Pause
 }
 
-// covers says whether a namespace was translated for the picture.
+// covers says whether a namespace was translated for the snapshot.
 func (pic *picture) covers(namespace string) bool { return pic.only == nil || pic.only[namespace] }
 
-// paint into a blank picture how all policies stand.
+// build completes a new snapshot with the state of all policies.
 func (p *Publisher) paint(pic *picture, world outlier.World) (*picture, error) {
 	before := p.picture()
 	policies, err := p.stands(pic, before, world.Policies)
@@ -51,7 +51,7 @@ func (p *Publisher) paint(pic *picture, world outlier.World) (*picture, error) {
 	return pic, nil
 }
 
-// stands finds out how the policies of the namespaces that a picture covers stand.
+// policyStates sets the states of the policies in the namespaces that a snapshot covers.
 func (p *Publisher) stands(pic, before *picture, stored []*v1alpha1.OutlierPolicy) (policies []*outlier.Policy, err error) {
 	for _, op := range stored {
 		if op.DeletionTimestamp != nil {
@@ -75,8 +75,8 @@ func (p *Publisher) stands(pic, before *picture, stored []*v1alpha1.OutlierPolic
 	return policies, nil
 }
 
-// takeOver what was in the picture before of namespaces that this one doesn't cover. The cluster's default holds in others, too: of it
-// the clusters outside are taken over.
+// carryOver copies from the snapshot before the namespaces that this one doesn't cover. The cluster's default applies in all namespaces: of
+// its state the clusters in uncovered namespaces are copied.
 func (pic *picture) takeOver(before *picture) {
 	for namespace, services := range before.services {
 		if !pic.only[namespace] {
@@ -94,7 +94,7 @@ func (pic *picture) takeOver(before *picture) {
 	}
 }
 
-// outside is how a policy stands, with what was counted outside of some namespaces.
+// outside is a policy's state with the clusters outside of some namespaces.
 func (s *standing) outside(namespaces map[string]bool) *standing {
 	kept := s.anew()
 	kept.clusters = make([]cluster, 0, len(s.clusters))
@@ -109,7 +109,7 @@ func (s *standing) outside(namespaces map[string]bool) *standing {
 	return kept
 }
 
-// add counts a cluster for the policies that it has to do with.
+// addCluster adds a cluster to the states of the policies for it.
 func (pic *picture) add(a *outlier.Assignment, hosts []outlier.Host, withheld bool) {
 	if a.Policy != nil {
 		s := pic.policies[a.Policy.Key()]
@@ -125,8 +125,8 @@ func (pic *picture) add(a *outlier.Assignment, hosts []outlier.Host, withheld bo
 	}
 }
 
-// doubt notes why Envoys keep clusters as they were. All of them are of namespaces that the picture covers: what it has of others is
-// shown already.
+// setUnconfirmed sets why Envoys keep clusters as they were. All of these are in namespaces that the snapshot covers: the states of others
+// may be in use already.
 func (pic *picture) doubt(held map[outlier.Key]error) {
 	if len(held) == 0 {
 		return
@@ -140,7 +140,7 @@ func (pic *picture) doubt(held map[outlier.Key]error) {
 	}
 }
 
-// of gives the clusters for which a policy holds by one of its targets; all of a default's.
+// clustersFor are the clusters for which a policy holds by one of its targets; all of them for a nil target.
 func (s *standing) of(ref *v1alpha1.OutlierTargetReference) []cluster {
 	return slices.DeleteFunc(slices.Clone(s.clusters), func(c cluster) bool { return ref != nil && !c.For(*ref) })
 }

@@ -96,13 +96,13 @@ func TestHowFarEnvoysAreWithDefaults(t *testing.T) {
 	g.Expect(programmed(idle)()).To(Equal(nothing))
 
 	connect(t, told, xdsclient.Options{})
-	const all = "True Programmed: It is what the 1 Envoys have that are connected."
+	const all = "True Programmed: 1 of 1 connected Envoys acknowledged the clusters."
 	g.Eventually(programmed(global), "5s").Should(Equal(all))
 	g.Expect(programmed(namespaced)()).To(Equal(all))
 	g.Expect(programmed(idle)()).To(Equal(nothing))
 
 	stuck := connect(t, told, xdsclient.Options{Mute: true})
-	g.Eventually(programmed(global), "5s").Should(Equal("False Pending: 1 of the 2 Envoys that are connected have it."))
+	g.Eventually(programmed(global), "5s").Should(Equal("False Pending: 1 of 2 connected Envoys acknowledged the clusters."))
 	stuck()
 	g.Eventually(programmed(global), "5s").Should(Equal(all))
 
@@ -113,5 +113,5 @@ func TestHowFarEnvoysAreWithDefaults(t *testing.T) {
 		return ""
 	}})
 	g.Eventually(programmed(global), "5s").Should(Equal("False Nacked: post/web/80: post/web/80: no"))
-	g.Eventually(programmed(namespaced), "5s").Should(Equal("True Programmed: It is what the 2 Envoys have that are connected."))
+	g.Eventually(programmed(namespaced), "5s").Should(Equal("True Programmed: 2 of 2 connected Envoys acknowledged the clusters."))
 }

@@ -21,55 +21,55 @@ import (
 )
 
 const (
-	// coalesce is how far two translations are apart at least: a rollout changes endpoints many times a second.
+	// minInterval is the least time between two translations: a rollout changes endpoints many times a second.
 	coalesce = 100 * time.Millisecond
-	// lookAgain after what couldn't be done.
+	// retryAfter an error.
 	lookAgain = time.Second
-	// atLeast so often everything is translated, changed or not: how old the last one is tells whether it still is. In between only
-	// the namespaces are in which something changed.
+	// fullInterval is how often everything is translated, changed or not, so that the metric of the last publication shows that the
+	// publisher works. In between only namespaces in which something changed are.
 	atLeast = time.Minute
-	// recordAgain after a record that couldn't be written.
+	// recordRetryAfter an error of writing the record.
 	recordAgain = 5 * time.Second
-	// patience is how long the first translation waits for routes, judgements, and the API server's word that policies are what was
-	// judged. An Envoy that is told nothing keeps hosts that are gone by and by; after that what isn't known is left as it is recorded.
+	// startupTimeout is how long the first translation waits for routes, for verdicts, and for the API server to confirm that policies are
+	// those that were judged. An Envoy without updates has more and more stale hosts, so after that what isn't known is served as recorded.
 	patience = time.Minute
 )
 
-// Publisher keeps what Envoys are served up to date. It is a Runnable of every replica.
+// Publisher translates policies and has the result served. It is a Runnable of every replica.
 type Publisher struct {
 	Options
 	Clock clock.WithTicker
-	// Record of the clusters that Envoys were told of; nil when nobody is served.
+	// Record of the clusters that Envoys were sent; nil when no xDS is served.
 	Record Record
 
 	absences *absences
 	policies policy.Policies[*v1alpha1.OutlierPolicy, reading]
 	watches  *kube.Watches
-	// kick has something translated, unrecorded the record written, further statuses looked at, and shown Gateways patched; each has room for one.
+	// Each has capacity for one signal: to translate, to write the record, to update statuses, to patch Gateways.
 	kick, unrecorded, further, shown chan struct{}
 	// stale is what changed since it was translated last.
 	stale stale
-	// told is what Envoys were told last, by namespace and cluster; nil at first. Only the publishing goroutine uses it.
+	// sent is what Envoys were sent last, by namespace and cluster; nil at first. Only the publishing goroutine uses it.
 	told map[string]map[outlier.Key]actuate.Cluster
-	// gone are clusters that Envoys were told to remove just now. Only the publishing goroutine uses it.
+	// justRemoved are clusters that Server.Set has just removed. Only the publishing goroutine uses it.
 	gone []string
-	// complete is when everything was translated last. Only the publishing goroutine uses it.
+	// lastFull is when everything was translated last. Only the publishing goroutine uses it.
 	complete time.Time
-	// began is when the first translation could have been made, but for what is waited for with patience. Only the publishing goroutine uses it.
+	// startedAt is when the core informers were synced; startupTimeout counts from it. Only the publishing goroutine uses it.
 	began time.Time
 
 	mu sync.Mutex
-	// served are the clusters that Envoys may have, by namespace; needs mu, as all below. They stay until their Service is
-	// gone, or their route. Recorded are those in the record.
+	// served are the clusters that Envoys may have, by namespace; needs mu, as all below. They stay until their Service or their route is
+	// gone. Recorded are those in the record.
 	served   map[string]map[outlier.Key]outlier.Protocol
 	recorded map[outlier.Key]outlier.Protocol
 	last     *picture
 	gateways *gatewaysView
-	// patched is the picture by which Gateways were patched last.
+	// patchedSnapshot is the one that Gateways were patched from last.
 	patched *picture
 }
 
-// NewPublisher makes one that has published nothing yet, and follows the rules.
+// NewPublisher makes one that has published nothing yet, and subscribes it to changes of Guardrails.
 func NewPublisher(objects cache.Cache, opts Options, live client.Reader, by clock.WithTicker) *Publisher {
 	p := &Publisher{
 		Options: opts, Clock: by, kick: make(chan struct{}, 1), unrecorded: make(chan struct{}, 1), further: make(chan struct{}, 1), shown: make(chan struct{}, 1),
@@ -91,15 +91,15 @@ func NewPublisher(objects cache.Cache, opts Options, live client.Reader, by cloc
 // NeedLeaderElection is false: every replica serves.
 func (*Publisher) NeedLeaderElection() bool { return false }
 
-// changed has translated anew, soon, what is stale.
+// requestTranslation has stale namespaces translated soon.
 func (p *Publisher) changed() {
 	select {
 	case p.kick <- struct{}{}:
-	default: // it will be
+	default: // it is requested already
 	}
 }
 
-// Start publishes until the context ends. It fails when the API server went back to an older state.
+// Start publishes until the context ends. It fails when the API server was restored to an older state.
 func (p *Publisher) Start(ctx context.Context) error {
 	return p.watches.Run(ctx, p.run, kube.On(&v1alpha1.OutlierPolicy{}, func(op *v1alpha1.OutlierPolicy) { p.policy(ctx, op) }, p.policies.Gone))
 }
@@ -130,8 +130,8 @@ func (p *Publisher) publishAll(ctx context.Context) {
 		}
 		next, err := p.publish(ctx)
 		if err != nil {
-			if problem != err.Error() { // which would else be told each second
-				log.FromContext(ctx).Info("Envoys keep what they have, looking again", "reason", err.Error())
+			if problem != err.Error() { // log it once
+				log.FromContext(ctx).Info("Can't publish clusters; Envoys keep what they have; retrying", "reason", err.Error())
 			}
 			problem, next = err.Error(), lookAgain
 		} else {
@@ -147,13 +147,13 @@ func (p *Publisher) publishAll(ctx context.Context) {
 	}
 }
 
-// pause until it is looked again after what was done, which is 0 for when everything is to be translated again.
+// nextDelay is the time until the next translation: after the given time, 0 for none, and when everything is due at the latest.
 func (p *Publisher) pause(again time.Duration) time.Duration {
 	return min(cmp.Or(again, atLeast), p.complete.Add(atLeast).Sub(p.Clock.Now()))
 }
 
-// publish translates what may have changed and has it served. It says when to look again, if nothing changes before: 0 for never. An
-// error means that nothing was changed.
+// publish translates what may have changed and has it served. It returns when to translate again even if nothing changes: 0 for never.
+// After an error nothing was changed.
 func (p *Publisher) publish(ctx context.Context) (again time.Duration, err error) {
 	if !p.Routed.CoreSynced() {
 		return 0, fmt.Errorf("not all Services, endpoints and policies are read yet")
@@ -187,14 +187,14 @@ func (p *Publisher) publishOnly(ctx context.Context, changed sets.Set[string]) (
 		return 0, err
 	}
 	p.remember(protocols(told))
-	p.removed(p.gone) // they are among those that were told, which were only to be kept
+	p.removed(p.gone) // after remember: a removed cluster may be among those that were sent
 	p.gone = nil
 	p.keep(pic, told)
 	p.show(pic)
 	return again, nil
 }
 
-// waits: nobody was told anything yet, and it isn't long that something is missing.
+// isStarting: nothing was sent yet, and startupTimeout isn't over.
 func (p *Publisher) waits() bool {
 	return p.told == nil && p.Clock.Since(p.began) < patience
 }

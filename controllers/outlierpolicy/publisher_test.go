@@ -98,7 +98,7 @@ func anyProtocol(t *testing.T, names ...string) map[outlier.Key]outlier.Protocol
 	return all
 }
 
-// hosts is a world of Services with one host each.
+// hosts are the objects of Services with one host each.
 func hosts(address string, services ...*corev1.Service) outlier.World {
 	w := outlier.World{Services: services, Slices: map[types.NamespacedName][]*discoveryv1.EndpointSlice{}}
 	for _, svc := range services {

@@ -8,7 +8,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/kube"
 )
 
-// show gives a picture to who writes statuses.
+// setSnapshot makes a snapshot the latest, and has statuses and Gateways updated from it.
 func (p *Publisher) show(pic *picture) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -20,19 +20,19 @@ func (p *Publisher) show(pic *picture) {
 	}
 	select {
 	case p.shown <- struct{}{}:
-	default: // it will be looked at
+	default: // it is signaled already
 	}
 }
 
-// progressed: some Envoys are further with some clusters. When thousands connect at once it is called for each answer.
+// onProgress is called when Envoys accept or reject clusters: for each ACK, also when thousands connect at once.
 func (p *Publisher) progressed([]string) {
 	select {
 	case p.further <- struct{}{}:
-	default: // it will be told
+	default: // it is signaled already
 	}
 }
 
-// followProgress has statuses looked at when Envoys are further, not more often than every coalesce, until the context ends.
+// handleProgress has statuses updated after onProgress, once each minInterval at most, until the context ends.
 func (p *Publisher) followProgress(ctx context.Context) {
 	for {
 		select {
@@ -63,7 +63,7 @@ func (p *Publisher) enqueueAll() {
 
 func (p *Publisher) enqueue(key types.NamespacedName) { p.policies.Statuses.Add(key, 0) }
 
-// lead takes the queue of the replica that leads.
+// attachQueue attaches the leader's queue of statuses.
 func (p *Publisher) lead(q kube.Queue) {
 	p.policies.Statuses.Attach(q)
 	p.mu.Lock()
@@ -71,7 +71,7 @@ func (p *Publisher) lead(q kube.Queue) {
 	p.enqueueAll()
 }
 
-// picture is the latest.
+// snapshot returns the latest; nil before the first.
 func (p *Publisher) picture() *picture {
 	p.mu.Lock()
 	defer p.mu.Unlock()

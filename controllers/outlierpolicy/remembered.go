@@ -12,17 +12,17 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/outlier/ejection"
 )
 
-// remembered are the ejections that were told of each policy. A manager that starts takes over what the status names, so that
-// nothing is told twice.
+// reportedEjections are the ejections that were reported for each policy. A manager that starts takes those in the status, so that
+// nothing is reported twice.
 type remembered struct {
 	mu  sync.Mutex
 	all map[types.NamespacedName]map[ejection.Host]told // needs mu
 }
 
-// told is an ejection that was told: since when this process has seen it, and since when it is told to be.
+// reportedEjection is since when this process has observed an ejection, and the since that was reported.
 type told struct{ seen, since time.Time }
 
-// of gives what was told of a policy.
+// get returns what was reported for a policy.
 func (r *remembered) of(key types.NamespacedName, status *v1alpha1.OutlierPolicyStatus) map[ejection.Host]told {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -38,7 +38,7 @@ func (r *remembered) of(key types.NamespacedName, status *v1alpha1.OutlierPolicy
 	return before
 }
 
-// carry takes over since when an ejection is told to be, and gives what is told now.
+// keepSince keeps the since that was reported before for ejections that continue, and returns what is to be reported now.
 func carry(e *ejected, before map[ejection.Host]told) map[ejection.Host]told {
 	now := make(map[ejection.Host]told, len(e.hosts))
 	for h, x := range e.hosts {
@@ -68,16 +68,17 @@ func (r *remembered) forget(key types.NamespacedName) {
 	delete(r.all, key)
 }
 
-// notAsked is since when some Envoy that gets clusters of a namespace isn't asked whom it has ejected. One that connects anew soon isn't new.
+// notAsked is since when some Envoy that gets clusters of a namespace isn't polled for ejections. A short interruption, as while an Envoy
+// reconnects, doesn't begin a new period.
 type notAsked struct {
 	mu  sync.Mutex
 	all map[string]span // needs mu
 }
 
-// span is a time; its end is zero as long as it goes on.
+// period is a time span; its end is zero as long as it continues.
 type span struct{ began, ended time.Time }
 
-// since tells for how long that has been so.
+// since updates a namespace's period, and returns for how long it has lasted; 0 when there is none.
 func (n *notAsked) since(namespace string, is bool, now time.Time) time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -16,14 +16,14 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 )
 
-// Record is where all replicas keep which clusters Envoys were told of.
+// Record is where all replicas record which clusters Envoys were sent.
 type Record interface {
 	Read(context.Context) (map[outlier.Key]outlier.Protocol, error)
 	Change(ctx context.Context, add map[outlier.Key]outlier.Protocol, remove []outlier.Key, all map[outlier.Key]outlier.Protocol) error
 }
 
-// recall takes in the clusters that Envoys were told of before this process began. Without them it tells nobody anything: a cluster
-// whose policy is gone would be missing.
+// readRecord reads the clusters that Envoys were sent before this process started. Nothing is published until then: a cluster whose
+// policy is gone would be missing.
 func (p *Publisher) recall(ctx context.Context) {
 	if p.Record == nil {
 		return
@@ -42,7 +42,7 @@ func (p *Publisher) recall(ctx context.Context) {
 	}) // it ends with the context only
 }
 
-// keepRecord writes which clusters are served, whenever that has changed, until the context ends.
+// recordLoop writes the record whenever the served clusters changed, until the context ends.
 func (p *Publisher) keepRecord(ctx context.Context) {
 	if p.Record == nil {
 		return
@@ -85,7 +85,7 @@ func (p *Publisher) record(ctx context.Context) error {
 	return nil
 }
 
-// unwritten is what the record lacks, what it has too much, and all that it should have.
+// recordDiff is what is to be added to the record, what is to be removed from it, and all that it should have.
 func (p *Publisher) unwritten() (add map[outlier.Key]outlier.Protocol, remove []outlier.Key, all map[outlier.Key]outlier.Protocol) {
 	add, all = map[outlier.Key]outlier.Protocol{}, map[outlier.Key]outlier.Protocol{}
 	p.mu.Lock()
@@ -106,7 +106,7 @@ func (p *Publisher) unwritten() (add map[outlier.Key]outlier.Protocol, remove []
 	return add, remove, all
 }
 
-// removed are clusters that Envoys were told to remove, since their Services or routes are gone.
+// forgetRemoved drops clusters that were removed from Envoys, since their Services or routes are gone.
 func (p *Publisher) removed(names []string) {
 	if len(names) == 0 {
 		return
@@ -127,7 +127,7 @@ func (p *Publisher) removed(names []string) {
 	p.changedRecord()
 }
 
-// remember clusters that Envoys were told of.
+// addServed adds clusters that Envoys were sent.
 func (p *Publisher) remember(clusters iter.Seq2[outlier.Key, outlier.Protocol]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -147,16 +147,16 @@ func (p *Publisher) remember(clusters iter.Seq2[outlier.Key, outlier.Protocol]) 
 	}
 }
 
-// changedRecord has the record written, soon.
+// requestRecord has the record written soon.
 func (p *Publisher) changedRecord() {
 	select {
 	case p.unrecorded <- struct{}{}:
-	default: // it will be
+	default: // it is requested already
 	}
 }
 
-// missing are the objects without which served clusters would be gone, and that a picture doesn't have in the namespaces that it
-// covers: a cluster's Service, and the route whose own it is. Of a kind of routes that isn't read nothing is missing.
+// missingObjects are the objects of served clusters that a snapshot doesn't have in the namespaces that it covers: a cluster's Service, and
+// its route if it belongs to one. Routes of a kind that isn't read don't count as missing.
 func (p *Publisher) missing(pic *picture) map[object][]outlier.Key {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -171,7 +171,7 @@ func (p *Publisher) missing(pic *picture) map[object][]outlier.Key {
 	return missing
 }
 
-// lacks gives the object that is missing of a served cluster, if there is one.
+// missingObject returns the missing object of a served cluster, if there is one.
 func (p *Publisher) lacks(pic *picture, key outlier.Key) (o object, is bool) {
 	service := key.Service
 	if !pic.seen[service] {
@@ -184,7 +184,7 @@ func (p *Publisher) lacks(pic *picture, key outlier.Key) (o object, is bool) {
 	return object{kind, types.NamespacedName{Namespace: service.Namespace, Name: key.Route.Name}}, there
 }
 
-// before is what the translation of the namespaces that a picture covers goes on from.
+// previous is the state before for the namespaces that a snapshot covers.
 func (p *Publisher) before(pic *picture) before {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -200,7 +200,7 @@ func (p *Publisher) before(pic *picture) before {
 	return b
 }
 
-// protocols of what was told.
+// protocols of the clusters that were sent.
 func protocols(told map[outlier.Key]actuate.Cluster) iter.Seq2[outlier.Key, outlier.Protocol] {
 	return func(yield func(outlier.Key, outlier.Protocol) bool) {
 		for key, c := range told {

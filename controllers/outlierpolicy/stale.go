@@ -16,8 +16,9 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 )
 
-// stale are the namespaces in which something may have changed since they were translated; "" stands for all. What a namespace has, its
-// policies' judgements and its clusters that were removed concern no other namespace, but for Autohealer's own, where the cluster's default is.
+// staleNamespaces are the namespaces in which something may have changed since they were translated; "" stands for all. The objects of a
+// namespace, verdicts on its policies and removals of its clusters concern no other namespace, but for Autohealer's own, which has the
+// cluster's default.
 type stale struct {
 	mu         sync.Mutex
 	namespaces sets.Set[string] // needs mu
@@ -32,7 +33,7 @@ func (s *stale) add(namespaces ...string) {
 	s.namespaces.Insert(namespaces...)
 }
 
-// take gives all of them, which are the caller's then. What it reads afterwards is at least as new.
+// take returns and clears them. What the caller reads afterwards is at least as new.
 func (s *stale) take() sets.Set[string] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,7 +42,7 @@ func (s *stale) take() sets.Set[string] {
 	return taken
 }
 
-// routed takes news of Services, endpoints and routes; policies are judged first.
+// onObject handles changes of Services, endpoints and routes; onPolicy and onVerdict handle policies.
 func (p *Publisher) routed(object any) {
 	if last, unseen := object.(toolscache.DeletedFinalStateUnknown); unseen {
 		object = last.Obj
@@ -57,8 +58,8 @@ func (p *Publisher) routed(object any) {
 	p.changed()
 }
 
-// blank is a picture without policies, of the namespaces that are to be translated. Those are all when what concerns all of them is
-// no longer as it was in the last picture.
+// newSnapshot is a snapshot without policies, of the namespaces that are to be translated. These are all when something changed that
+// concerns all namespaces.
 func (p *Publisher) blank(changed sets.Set[string]) (*picture, error) {
 	pic := &picture{
 		policies: map[types.NamespacedName]*standing{}, services: map[string][]*corev1.Service{}, seen: map[types.NamespacedName]bool{},
@@ -83,12 +84,12 @@ func (p *Publisher) blank(changed sets.Set[string]) (*picture, error) {
 	return pic, nil
 }
 
-// goesOnFrom says whether nothing is different from the picture before that concerns all namespaces.
+// canExtend says whether nothing changed since the snapshot before that concerns all namespaces.
 func (pic *picture) goesOnFrom(before *picture) bool {
 	return before != nil && pic.paused == before.paused && maps.Equal(pic.routes, before.routes)
 }
 
-// look at what a picture is to be of.
+// listObjects lists the objects that a snapshot covers.
 func (p *Publisher) look(ctx context.Context, pic *picture) (world outlier.World, err error) {
 	if pic.only != nil {
 		return p.Routed.Namespaces(ctx, pic.only)

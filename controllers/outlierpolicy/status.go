@@ -20,8 +20,8 @@ import (
 // controllerName is who writes the status, in GEP-713's terms.
 const controllerName = "autohealer.resourcestack.com/outlierpolicy"
 
-// statusOf describes a policy. The same picture and the same progress give the same status, so that nothing is written when
-// nothing changed. Told is nil when nobody is served; gateways are how it stands with those.
+// statusOf returns a policy's status. The same snapshot and the same progress give the same status, so that nothing is written when
+// nothing changed. Envoys is nil when no xDS is served; gateways are the ancestors for Gateways.
 func statusOf(op *v1alpha1.OutlierPolicy, pic *picture, told *actuate.Clusters, gateways []v1alpha1.OutlierAncestorStatus) v1alpha1.OutlierPolicyStatus {
 	s := pic.policies[client.ObjectKeyFromObject(op)]
 	after := *op.Status.DeepCopy()
@@ -41,7 +41,7 @@ func statusOf(op *v1alpha1.OutlierPolicy, pic *picture, told *actuate.Clusters, 
 	return after
 }
 
-// shared is what the conditions that every kind has tell of this policy.
+// commonConditions are the conditions that every kind has.
 func shared(op *v1alpha1.OutlierPolicy, s *standing, pic *picture, reachesEnvoys bool) policy.Conditions {
 	state := policy.Conditions{
 		Acceptance: policy.AcceptanceOf(s.verdict, s.unreadable), Changes: "clusters", Synced: true, Paused: pic.paused,
@@ -56,7 +56,7 @@ func shared(op *v1alpha1.OutlierPolicy, s *standing, pic *picture, reachesEnvoys
 	return state
 }
 
-// atRisk: the policy may take everything that a cluster has left.
+// atRiskCondition: the policy may eject all hosts of a cluster at once.
 func atRisk(s *standing) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionAtRisk}
 	var names []string
@@ -73,7 +73,8 @@ func atRisk(s *standing) metav1.Condition {
 	return c
 }
 
-// removalHeld: Envoys keep clusters of Services and routes that are gone. It is told where those were, and by the cluster's default.
+// removalDelayedCondition: Envoys keep clusters of Services and routes that are gone. Policies in their namespaces have it, and the
+// cluster's default.
 func removalHeld(p *outlier.Policy, pic *picture, told *actuate.Clusters) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionClusterRemovalDelayed}
 	if told == nil {
@@ -93,7 +94,7 @@ func removalHeld(p *outlier.Policy, pic *picture, told *actuate.Clusters) metav1
 	return c
 }
 
-// ancestor tells how a policy stands with a target; nil stands for a default's namespace.
+// ancestorStatus is a policy's status for a target; a nil target stands for a default's namespace.
 func ancestor(op *v1alpha1.OutlierPolicy, pic *picture, told *actuate.Clusters, ref *v1alpha1.OutlierTargetReference) v1alpha1.OutlierAncestorStatus {
 	s := pic.policies[client.ObjectKeyFromObject(op)]
 	clusters := s.of(ref)
@@ -118,7 +119,7 @@ func ancestor(op *v1alpha1.OutlierPolicy, pic *picture, told *actuate.Clusters, 
 	return a
 }
 
-// accepted says whether the policy holds for a target, and why not.
+// acceptedCondition says whether the policy holds for a target, and why not.
 func accepted(op *v1alpha1.OutlierPolicy, s *standing, pic *picture, ref *v1alpha1.OutlierTargetReference, clusters []cluster) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse}
 	overTLS, lacks := pic.overTLS(op.Namespace, ref), ""
@@ -140,7 +141,8 @@ func accepted(op *v1alpha1.OutlierPolicy, s *standing, pic *picture, ref *v1alph
 	return c
 }
 
-// holds says for how many clusters a policy holds that may, and what it doesn't do for them; overTLS is where its traffic goes over TLS.
+// setAccepted sets the condition of a policy that nothing prevents: for how many clusters it holds, and what Envoys don't do for them;
+// overTLS is where its traffic goes over TLS.
 func holds(c *metav1.Condition, clusters []cluster, overridden int, overTLS string) {
 	switch {
 	case len(clusters) == 0 && overTLS != "":
@@ -156,7 +158,7 @@ func holds(c *metav1.Condition, clusters []cluster, overridden int, overTLS stri
 	}
 }
 
-// notFollowed are sentences about what Services of clusters say and Envoys aren't told.
+// notFollowedText has sentences about settings of the clusters' Services that Envoys don't follow.
 func notFollowed(clusters []cluster) (text string) {
 	all := set.New[string]()
 	for _, c := range clusters {
@@ -187,12 +189,12 @@ func holderOf(op *v1alpha1.OutlierPolicy, pic *picture, ref *v1alpha1.OutlierTar
 	return pic.index.Holder(op.Namespace, *ref)
 }
 
-// tally sums up how far Envoys are with some clusters.
+// envoyProgress is how far Envoys are with some clusters.
 type tally struct {
 	nacks, doubts []string
 	withheld      int
 	proxies       v1alpha1.OutlierProxies
-	// unknown: nobody can tell yet which Envoys are connected to other replicas.
+	// unknown: it isn't known yet which Envoys are connected to other replicas.
 	unknown bool
 }
 
@@ -213,13 +215,13 @@ func tallyOf(clusters []cluster, told *actuate.Clusters) (t tally) {
 			t.nacks = append(t.nacks, fmt.Sprintf("%s: %s", one.Key, r.Message))
 		}
 	}
-	t.unknown = !told.KnowsOthers() // before it is asked what they have
+	t.unknown = !told.KnowsOthers() // read before the counts, which may only be newer
 	connected, acked := told.Together(keys)
 	t.proxies = v1alpha1.OutlierProxies{Connected: int32(connected), Acked: int32(acked)}
 	return t
 }
 
-// progress says how far Envoys are with some clusters.
+// programmedCondition says how far Envoys are with some clusters.
 func progress(clusters []cluster, told *actuate.Clusters, paused policy.Pause) (metav1.Condition, v1alpha1.OutlierProxies) {
 	c := metav1.Condition{Type: v1alpha1.ConditionProgrammed, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNoProxies, Message: "No Envoy that may see it is connected."}
 	if told == nil {
@@ -244,15 +246,16 @@ func progress(clusters []cluster, told *actuate.Clusters, paused policy.Pause) (
 		c.Reason, c.Message = v1alpha1.ReasonPending, cut(fmt.Sprintf("Envoys keep %d of %d clusters as they were: %s.", len(t.doubts), len(clusters), slices.Min(t.doubts)))
 	case t.unknown:
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonPending, "It isn't known yet which Envoys are connected to other replicas."
-	case all.Connected > 0 && all.Acked < all.Connected:
-		c.Reason, c.Message = v1alpha1.ReasonPending, fmt.Sprintf("%d of the %d Envoys that are connected have it.", all.Acked, all.Connected)
 	case all.Connected > 0:
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonProgrammed, fmt.Sprintf("It is what the %d Envoys have that are connected.", all.Connected)
+		c.Reason, c.Message = v1alpha1.ReasonPending, fmt.Sprintf("%d of %d connected Envoys acknowledged the clusters.", all.Acked, all.Connected)
+		if all.Acked == all.Connected {
+			c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonProgrammed
+		}
 	}
 	return c, all
 }
 
-// cut leaves of Envoy's words what a condition's message has room for.
+// truncate shortens a message to what a condition may have.
 func cut(text string) string {
 	const longest = 1024
 	if len(text) <= longest {
@@ -268,7 +271,7 @@ func hostsOf(clusters []cluster) (n int32) {
 	return n
 }
 
-// reference names a target; nil stands for a default's namespace.
+// ancestorReference refers to a target; nil stands for a default's namespace.
 func reference(namespace string, ref *v1alpha1.OutlierTargetReference) v1alpha1.OutlierAncestorReference {
 	if ref == nil {
 		return v1alpha1.OutlierAncestorReference{Kind: "Namespace", Name: namespace}

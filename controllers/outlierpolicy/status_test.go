@@ -40,7 +40,7 @@ func target(service, port string) v1alpha1.OutlierTargetReference {
 	return v1alpha1.OutlierTargetReference{Kind: "Service", Name: service, SectionName: port}
 }
 
-// painted is the picture of policies over Services in shop; the rules refuse the one that is named.
+// snapshotWith is the snapshot of policies over Services in shop; the rules refuse the one that is named.
 func painted(t *testing.T, policies []*v1alpha1.OutlierPolicy, services []*corev1.Service, refused string) *picture {
 	t.Helper()
 	pic := &picture{policies: map[types.NamespacedName]*standing{}, services: map[string][]*corev1.Service{"shop": services}}
@@ -134,7 +134,7 @@ func TestWhatATargetsStatusSays(t *testing.T) {
 					t.Errorf("clusters %d, hosts %d, effective %v", a.Clusters, a.Hosts, a.Effective)
 				}
 				if after := statusOf(withStatus(op, status), pic, nil, nil); !equality.Semantic.DeepEqual(after, status) {
-					t.Error("the same picture gives another status")
+					t.Error("the same snapshot gives another status")
 				}
 			}
 		})

@@ -16,8 +16,8 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 )
 
-// tell has clusters served, and gives what was told of each. One about which there is doubt keeps what was told before. Namespaces with
-// doubt, or where something is missing, stay stale.
+// apply has clusters served, and returns what Envoys were sent of each. One whose policy can't be confirmed stays as it was sent before.
+// Namespaces with such clusters, or where something is missing, stay stale.
 func (p *Publisher) tell(ctx context.Context, pic *picture, clusters []actuate.Cluster) (told map[outlier.Key]actuate.Cluster, again time.Duration, err error) {
 	var held map[outlier.Key]error
 	if p.Clusters != nil {
@@ -40,7 +40,7 @@ func (p *Publisher) tell(ctx context.Context, pic *picture, clusters []actuate.C
 		}
 		again = lookAgain
 		p.stale.add(c.Key.Service.Namespace)
-		log.FromContext(ctx).V(1).Info("Envoys keep a cluster as it was, looking again", "cluster", c.Key.String(), "reason", held[c.Key].Error())
+		log.FromContext(ctx).V(1).Info("Can't confirm a cluster's policy; Envoys keep the cluster as it was; retrying", "cluster", c.Key.String(), "reason", held[c.Key].Error())
 		if before, was := p.told[c.Key.Service.Namespace][c.Key]; was {
 			told[c.Key] = before
 		} else if p.told == nil {
@@ -51,8 +51,8 @@ func (p *Publisher) tell(ctx context.Context, pic *picture, clusters []actuate.C
 	return told, again, nil
 }
 
-// keep what was told of the namespaces that a picture covers, and what Envoys still have of Services and routes that are missing there:
-// one that comes back during a freeze, or while there is doubt about its policy, goes on as it was.
+// keepSent stores what was sent of the namespaces that a snapshot covers, and keeps what Envoys still have of Services and routes that are
+// missing there: one that returns during a freeze, or while its policy is doubtful, continues as it was.
 func (p *Publisher) keep(pic *picture, told map[outlier.Key]actuate.Cluster) {
 	next := map[string]map[outlier.Key]actuate.Cluster{}
 	add := func(key outlier.Key, c actuate.Cluster) {
@@ -84,7 +84,7 @@ func (p *Publisher) keep(pic *picture, told map[outlier.Key]actuate.Cluster) {
 	maps.Copy(p.told, next)
 }
 
-// covered are the namespaces of something that a picture covers.
+// coveredNamespaces are the namespaces of a map that a snapshot covers.
 func covered[V any](pic *picture, all map[string]V) iter.Seq[string] {
 	if pic.only == nil {
 		return maps.Keys(all)
@@ -92,16 +92,16 @@ func covered[V any](pic *picture, all map[string]V) iter.Seq[string] {
 	return maps.Keys(pic.only)
 }
 
-// before is what a translation goes on from.
+// previousState is what a translation starts from.
 type before struct {
-	// told is what Envoys were told last, by namespace and cluster; nil when nobody was told anything yet.
+	// sent is what Envoys were sent last, by namespace and cluster; nil when nothing was sent yet.
 	told map[string]map[outlier.Key]actuate.Cluster
 	// served are the clusters that Envoys may have in the namespaces that are translated, by Service.
 	served map[types.NamespacedName]map[outlier.Key]outlier.Protocol
 }
 
-// translate is what Envoys are to be told of the namespaces that a picture covers. A process that has told nothing yet takes what it
-// finds as told by the one before, whatever is paused since: else detection would end with each restart during an incident.
+// translate returns the desired clusters of the namespaces that a snapshot covers. A process that has sent nothing yet takes what it finds
+// as sent by the process before, whatever is paused since: else detection would end with each restart during an incident.
 func translate(pic *picture, world outlier.World, b before) []actuate.Cluster {
 	clusters := make([]actuate.Cluster, 0, len(world.Services))
 	for _, svc := range world.Services {
@@ -110,7 +110,7 @@ func translate(pic *picture, world outlier.World, b before) []actuate.Cluster {
 		for _, a := range pic.index.Assign(svc, slices.Collect(maps.Keys(served))) {
 			told, was := b.told[svc.Namespace][a.Key]
 			if _, may := served[a.Key]; a.Policy != nil && a.Policy.Doubtful && b.told != nil && !was && !may {
-				continue // no Envoy has it: it comes once its policy is judged
+				continue // no Envoy has it: it is served once the rules are evaluated for its policy
 			}
 			c := pic.cluster(a, told, b.told == nil, served[a.Key])
 			c.Hosts = outlier.HostsOf(svc, a.Port, world.Slices[name])
@@ -122,8 +122,8 @@ func translate(pic *picture, world outlier.World, b before) []actuate.Cluster {
 	return clusters
 }
 
-// cluster is what Envoys are to be told of one, where they were told of before; first: nobody was told anything yet. Protocol is how
-// they speak with it, as far as is known.
+// desiredCluster returns a cluster as it is to be served, given what Envoys were sent before; first: nothing was sent yet. Protocol is the
+// recorded one.
 func (pic *picture) cluster(a *outlier.Assignment, before actuate.Cluster, first bool, protocol outlier.Protocol) actuate.Cluster {
 	c := actuate.Cluster{Assignment: *a}
 	state := lifecycle.Policy{Frozen: pic.paused.Frozen, Paused: pic.paused.By != ""}.State()
@@ -141,15 +141,14 @@ func (pic *picture) cluster(a *outlier.Assignment, before actuate.Cluster, first
 		c.Admitted = pic.policies[c.Policy.Key()].admitted
 	}
 	route := a.Key.Route
-	if route != (outlier.RouteKey{}) && (a.TLS || !pic.index.HasRoute(a.Key.Service.Namespace, route)) { // which only the route could tell
+	if route != (outlier.RouteKey{}) && (a.TLS || !pic.index.HasRoute(a.Key.Service.Namespace, route)) { // which only the route says
 		c.TCP, c.HTTP2 = a.TCP || before.TCP, a.HTTP2 || protocol == outlier.H2C
 	}
 	return c
 }
 
-// absent are the served clusters whose Services or routes are missing in the namespaces that a picture covers, which are all where
-// something was missing before; and those of them that are gone by the API server's word. A
-// freeze keeps them.
+// missingClusters are the served clusters whose Services or routes are missing in the namespaces that a snapshot covers, which include all
+// where something was missing before; and those of them that live reads confirm to be gone, unless a freeze keeps them.
 func (p *Publisher) absent(pic *picture) (absent actuate.Absent) {
 	all := p.missing(pic)
 	for _, keys := range all {

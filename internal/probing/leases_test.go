@@ -86,7 +86,7 @@ func (c *cluster) addLease(name string, renewed *metav1.MicroTime) {
 	c.leases = append(c.leases, coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: coordinationv1.LeaseSpec{RenewTime: renewed}})
 }
 
-// probeLeases runs a target once that asks for leases.
+// probeLeases runs a target with NodeLeases once.
 func (c *cluster) probeLeases(t *testing.T) (probe.Run, *stub) {
 	t.Helper()
 	s := startStub(t, c.ServeHTTP)
@@ -125,7 +125,7 @@ func TestLeasesOfNodes(t *testing.T) {
 	s.expectDialled(t, 2) // leases take the external probe's connection
 }
 
-// TestNodesAtFaultAreLookedForWhileItMatters: whole nodes are large, and in a cluster that is well nobody needs them.
+// TestFaultyNodesAreReadOnlyWhenLeasesLookExpired: whole nodes are large, and a healthy cluster doesn't need them.
 func TestNodesAtFaultAreLookedForWhileItMatters(t *testing.T) {
 	fails := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }
 	for name, tt := range map[string]struct {

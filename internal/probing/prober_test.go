@@ -22,7 +22,7 @@ import (
 
 const every = 10 * time.Second
 
-// told is a handler that hands runs to the test, and runs targets every 10 s.
+// recordingHandler is a handler that passes runs to the test, and runs targets every 10 s.
 type told struct {
 	clock *testclock.FakeClock
 	runs  chan probe.Run
@@ -51,7 +51,7 @@ func startProber(t *testing.T) (*Prober, *told) {
 	return p, h
 }
 
-// again lets time pass until the next run and gives it.
+// nextRun lets time pass until the next run, and returns it.
 func (h *told) again(t *testing.T) probe.Run {
 	t.Helper()
 	var run probe.Run

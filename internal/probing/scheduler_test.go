@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// world runs a scheduler in a synctest bubble, where time passes only when all wait.
+// schedulerEnv runs a scheduler in a synctest bubble, where time passes only when all goroutines wait.
 type world struct {
 	*scheduler
 	mu       sync.Mutex
@@ -267,7 +267,7 @@ func TestWhateverIsDoneNoTaskRunsTwiceAtOnceOrEarlyOrAfterItsEnd(t *testing.T) {
 	})
 }
 
-// play does the steps, then lets everything run for a while, and tells what was wrong.
+// play does the steps, then lets everything run for a while, and returns what was wrong.
 func play(workers int, script []step) []string {
 	w := newWorld(workers)
 	current := map[int]*fake{}

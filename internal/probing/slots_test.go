@@ -10,7 +10,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 )
 
-// now is a context that has ended: whoever takes a place with it doesn't wait.
+// endedContext is a context that has ended: acquire doesn't wait with it.
 func now(t *testing.T) context.Context {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -62,7 +62,7 @@ func TestSlowListingsLeaveThePlacesOfOthersAlone(t *testing.T) {
 	}
 }
 
-// A server that answers its probes at once and trickles its lists holds a place for a short time only, and then one of few.
+// A server that answers its probes at once and trickles its lists has a slot for a short time only, and then one of few.
 func TestAListThatTricklesIsCutShort(t *testing.T) {
 	until := make(chan struct{})
 	c := &cluster{instead: func(_ http.ResponseWriter, r *http.Request) {

@@ -48,7 +48,7 @@ func (o *outside) witness(name string) guardrail.Witness {
 	}
 }
 
-// nobody is a witness at whose address nobody listens.
+// deadWitness is a witness at whose address no server listens.
 func nobody(t *testing.T, name string) guardrail.Witness {
 	t.Helper()
 	o := newOutside(t)
@@ -96,7 +96,7 @@ func TestWhoVouches(t *testing.T) {
 	}
 }
 
-// Another Guardrail's limit that changes isn't news of witnesses, and doesn't let them be asked more often.
+// A change of another Guardrail's limit doesn't change the witnesses, and doesn't have them asked more often.
 func TestTheSameWitnessesGoOnAsTheyAre(t *testing.T) {
 	o := newOutside(t)
 	w := (&Witnesses{Policy: loopback}).Init()

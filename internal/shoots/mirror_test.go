@@ -165,7 +165,7 @@ func TestAShootThatFallsSilentIsntBelievedUntilItIsAskedEither(t *testing.T) {
 	})
 }
 
-// swallowing takes connections and says nothing, while it is told to.
+// swallowing accepts connections and never answers, while swallows is set.
 type swallowing struct {
 	net.Listener
 	swallows  atomic.Bool
@@ -234,7 +234,7 @@ func TestAShootWhoseConnectionWasSwallowedIsWatchedAgain(t *testing.T) {
 	}
 }
 
-// A proxy that speaks HTTP/1.1 and dies without a word leaves a watch that nobody pings.
+// A proxy that speaks HTTP/1.1 and dies silently leaves a watch without HTTP/2 pings.
 func TestConnectionsToShootsAreKeptAliveByTCP(t *testing.T) {
 	server := httptest.NewTLSServer(nil)
 	defer server.Close()

@@ -19,8 +19,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// WatchHealth says whether what a reflector has of one query to one cluster is current. A reflector itself doesn't report errors: it keeps
-// what it has, and asks again. Its store is current while a watch was the last request to be answered. It is safe for concurrent use.
+// WatchHealth says whether the store of a reflector of one query to one cluster is current. A reflector itself doesn't report errors: it keeps
+// what it has, and retries. Its store is current while a watch was the last request to be answered. It is safe for concurrent use.
 type WatchHealth struct {
 	timeout   time.Duration
 	clock     clock.PassiveClock
@@ -31,19 +31,19 @@ type WatchHealth struct {
 	mu sync.Mutex
 	// lastError is why the last request failed, until a watch is answered; needs mu, as all below.
 	lastError error
-	// requestedSince is since when no watch is open that was answered, or since the last list, which a watch follows; zero while one is.
+	// requestedSince is since when no answered watch has been open, or the time of the last list, which a watch follows; zero while one is.
 	requestedSince time.Time
-	// allReceived: a watch has told all that there is, which isn't stored yet.
+	// allReceived: a watch has sent all initial events, which aren't stored yet.
 	allReceived bool
 }
 
-// NewWatchHealth makes the link of a query whose requests are to be answered within a time. It calls mended each time that what is known may
-// be trusted again.
+// NewWatchHealth makes one for a query whose requests must be answered within a timeout. It calls recovered each time that the store is
+// current again.
 func NewWatchHealth(within time.Duration, now clock.PassiveClock, mended func()) *WatchHealth {
 	return &WatchHealth{timeout: within, clock: now, recovered: mended}
 }
 
-// Err is why what is known can't be trusted; nil where it can, if all was read once.
+// Err is why the store isn't current; nil where it is, if all was read once.
 func (l *WatchHealth) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -60,7 +60,7 @@ func (l *WatchHealth) errLocked() error {
 
 func (l *WatchHealth) timeoutError() error { return fmt.Errorf("no answer within %s", l.timeout) }
 
-// Observe gives the lists and watches of a reflector, which it observes.
+// Observe wraps the lists and watches of a reflector.
 func (l *WatchHealth) Observe(by toolscache.ListerWatcher) *toolscache.ListWatch {
 	requests := toolscache.ToListerWatcherWithContext(by)
 	return &toolscache.ListWatch{
@@ -70,12 +70,12 @@ func (l *WatchHealth) Observe(by toolscache.ListerWatcher) *toolscache.ListWatch
 			l.requested()
 			list, err := requests.ListWithContext(ctx, o)
 			switch {
-			case errors.Is(err, context.DeadlineExceeded): // also while it found out which kinds there are, which counts the time by itself
+			case errors.Is(err, context.DeadlineExceeded): // also of discovery, whose client has its own timeout
 				err = l.timeoutError()
 			case err != nil && ctx.Err() != nil: // the same text, whatever that ended
 				err = context.Cause(ctx)
 			}
-			l.answered(err, false) // a watch follows, and until then nothing tells that the list is old
+			l.answered(err, false) // a watch follows; until then nothing shows that the list is stale
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
@@ -89,10 +89,10 @@ func (l *WatchHealth) Observe(by toolscache.ListerWatcher) *toolscache.ListWatch
 	}
 }
 
-// errConnectionEnded is what became of a watch when client-go gave up to try again, and says instead that nothing happened.
+// errConnectionEnded is the error of a watch when client-go gave up retrying, and returns an empty watch instead of an error.
 var errConnectionEnded = errors.New("connections end before there is an answer")
 
-// openWatch begins a watch, which may last, but must begin in time.
+// openWatch opens a watch, which has no time limit, but must be answered within the timeout.
 func (l *WatchHealth) openWatch(ctx context.Context, by toolscache.WatcherWithContext, o metav1.ListOptions) (watch.Interface, error) {
 	ctx, end := context.WithCancelCause(ctx)
 	late := time.AfterFunc(l.timeout, func() { end(l.timeoutError()) })
@@ -114,7 +114,7 @@ func (l *WatchHealth) openWatch(ctx context.Context, by toolscache.WatcherWithCo
 	return l.forward(w, func() { end(nil) }), nil
 }
 
-// forward gives a watch as it is, and learns when it has told all that there is.
+// forward passes on the events of a watch, and observes when it has sent all initial events, and when it ends.
 func (l *WatchHealth) forward(w watch.Interface, end func()) watch.Interface {
 	events := make(chan watch.Event)
 	passed := watch.NewProxyWatcher(events)
@@ -128,7 +128,7 @@ func (l *WatchHealth) forward(w watch.Interface, end func()) watch.Interface {
 				return
 			case e, more := <-w.ResultChan():
 				over := !more || e.Type == watch.Error
-				if over { // before the reflector knows, for then it may be answered at once, or ask much later
+				if over { // before the reflector gets the event: it may retry at once, or much later
 					l.ended(e)
 				}
 				if !more {
@@ -152,7 +152,7 @@ func (l *WatchHealth) forward(w watch.Interface, end func()) watch.Interface {
 	return passed
 }
 
-// receivedAll says whether with this event a watch that lists has told all that there is.
+// receivedAll says whether this event is the end of a watch's initial events.
 func (l *WatchHealth) receivedAll(e watch.Event) bool {
 	if e.Type != watch.Bookmark {
 		return false
@@ -165,7 +165,7 @@ func (l *WatchHealth) receivedAll(e watch.Event) bool {
 	return whole
 }
 
-// stored takes in that all objects are stored. Those of a list a watch follows.
+// stored is called when all objects are stored. After a list a watch still follows.
 func (l *WatchHealth) stored() {
 	l.mu.Lock()
 	whole := l.allReceived
@@ -176,14 +176,14 @@ func (l *WatchHealth) stored() {
 	}
 }
 
-// ended takes in that a watch is over, with an error or without. One that was to list is answered by that.
+// ended is called when a watch ends, with an error or without. An error answers a watch that was still sending its initial events.
 func (l *WatchHealth) ended(e watch.Event) {
 	if awaited := l.requested(); awaited && e.Type == watch.Error {
 		l.answered(apierrors.FromObject(e.Object), true)
 	}
 }
 
-// requested takes in that there is no watch that was answered, and gives whether there was none before.
+// requested is called when a request begins, or a watch ended. It returns whether no answered watch was open before.
 func (l *WatchHealth) requested() (already bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -194,13 +194,13 @@ func (l *WatchHealth) requested() (already bool) {
 	return already
 }
 
-// answered takes in what came of a request, and whether the answer says that what is known is what there is.
+// answered is called with a request's error, and whether the answer makes the store current.
 func (l *WatchHealth) answered(err error, fresh bool) {
 	l.mu.Lock()
 	mended := false
 	switch {
 	case apierrors.IsResourceExpired(err), apierrors.IsGone(err), apierrors.IsInvalid(err):
-		// A version isn't kept any more, or watches can't list: the reflector asks in another way.
+		// The resourceVersion expired, or the server doesn't support WatchList: the reflector sends another request.
 	case err != nil:
 		l.lastError = stableError(err)
 	case fresh:
@@ -214,8 +214,8 @@ func (l *WatchHealth) answered(err error, fresh bool) {
 	}
 }
 
-// stableError is an error without the URL, which has another time-out each time, and without the port that a connection had here: conditions
-// say it, and would be written anew at each try.
+// stableError is an error without the URL, whose timeout parameter differs each time, and without the local port of the connection: it is a
+// condition's message, which would be written again at each retry.
 func stableError(err error) error {
 	var asked *url.Error
 	if errors.As(err, &asked) {

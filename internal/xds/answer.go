@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// responded notes under which nonce a response was sent, until the client answers, and gives how many resources it has.
+// recordSent records the nonce of a response until the client answers it, and returns how many resources the response has.
 func (f *feed) responded(nonce string, now time.Time) int {
 	f.table.mu.Lock()
 	defer f.table.mu.Unlock()
@@ -16,8 +16,8 @@ func (f *feed) responded(nonce string, now time.Time) int {
 	return len(f.sent[nonce])
 }
 
-// answered takes a client's answer to a response: accepted, or rejected in its own words. It gives the names of which
-// more is known now: none, but not nil, for the empty response to a client that has everything already.
+// handleAck takes a client's ACK, or its NACK with a message. It returns the names in the response that was answered: empty, but
+// not nil, for the empty response to a client that has everything already; nil for an unknown nonce.
 func (f *feed) answered(nonce, rejection string) []string {
 	f.table.mu.Lock()
 	defer f.table.mu.Unlock()
@@ -44,8 +44,8 @@ func (f *feed) answered(nonce, rejection string) []string {
 	return names
 }
 
-// mentioned are the names that a rejection speaks of; all, when it speaks of none, or broke off before it had named all. Envoy
-// takes the good clusters of a response and names the others.
+// blamedNames are the names in a rejection's message; all that were sent, when it has none or was truncated. Envoy accepts the valid
+// clusters of a response and names the others.
 func mentioned(sent map[string]struct{}, rejection string) map[string]struct{} {
 	if strings.HasSuffix(rejection, brokenOff) {
 		return sent
@@ -62,7 +62,7 @@ func mentioned(sent map[string]struct{}, rejection string) map[string]struct{} {
 	return blamed
 }
 
-// mentions: ns/web/80 is not mentioned where ns/web/8080 or other-ns/web/80 is.
+// mentionsName: a text with ns/web/8080 or other-ns/web/80 doesn't mention ns/web/80.
 func mentions(text, name string) bool {
 	for at := 0; ; {
 		i := strings.Index(text[at:], name)
@@ -82,8 +82,8 @@ func partOfName(c byte) bool {
 	return c == '-' || c == '/' || c == '@' || c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
-// hasAccepted: the client may see any of some clusters, given with their namespaces, and has accepted all that it may see; the
-// table's mutex is held.
+// ackState says whether the client may see any of some clusters, given with their namespaces, and whether it has accepted all of those
+// that it may see. It needs the table's mutex.
 func (f *feed) hasAccepted(namespaces map[string]string) (sees, all bool) {
 	nothingOpen := !f.full && len(f.dirty)+len(f.sent)+len(f.rejected) == 0
 	for name, namespace := range namespaces {
@@ -101,7 +101,7 @@ func (f *feed) hasAccepted(namespaces map[string]string) (sees, all bool) {
 	return sees, true
 }
 
-// settled: the client has accepted what is served under a name; the table's mutex is held.
+// hasAcked says whether the client has accepted the resource of a name as it is served. It needs the table's mutex.
 func (f *feed) settled(name string) bool {
 	if _, marked := f.dirty[name]; marked || f.full {
 		return false

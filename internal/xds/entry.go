@@ -13,12 +13,12 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// entry is one resource as it goes over the wire, encoded once for all streams. It doesn't change.
+// entry is one resource as it is sent, encoded once for all streams. It is immutable.
 type entry struct {
 	name, version string
-	namespace     string // of the Service it stands for; decides who sees it
-	// resource is an encoded discovery.Resource, as the delta protocol has it; state is the encoded Any in it, which the state of the
-	// world has instead.
+	namespace     string // of the cluster's Service; it decides which identities may see the entry
+	// deltaResource is an encoded discovery.Resource, for the delta protocol; sotwResource is the encoded Any in it, for the state of the
+	// world.
 	resource, state []byte
 }
 
@@ -48,7 +48,7 @@ func fieldSize(number protowire.Number, length int) int {
 	return protowire.SizeTag(number) + protowire.SizeBytes(length)
 }
 
-// same is true when e tells clients what other does.
+// equal says whether clients would see no difference between two entries.
 func (e *entry) same(other *entry) bool {
 	return other != nil && e.version == other.version && e.namespace == other.namespace
 }
@@ -64,9 +64,9 @@ func hash(body []byte) string {
 	return hex.EncodeToString(sum[:hashLength/2])
 }
 
-// encodeCluster validates a cluster as Envoy's own schema does, and gives what is sent, and the name under which the
-// cluster asks for its endpoints (empty where it doesn't). That name changes with the cluster: Envoy makes a changed cluster
-// anew and waits for its endpoints, which aren't sent again under a name that it has already.
+// encodeCluster validates a cluster by Envoy's own schema, and returns its entry and the name under which the cluster subscribes to
+// its endpoints ("" where it doesn't). That name changes with the cluster: Envoy replaces a changed cluster by a new one, which warms
+// until it gets its endpoints, and these aren't sent again under a name that Envoy has already.
 func encodeCluster(name, namespace string, cluster *clusterv3.Cluster) (*entry, string, error) {
 	if cluster.GetName() != name {
 		return nil, "", fmt.Errorf("the cluster is named %q", cluster.GetName())
@@ -124,7 +124,7 @@ func endpointsEntry(name, namespace, version string, nameless []byte) *entry {
 	return newEntry(resource.EndpointType, name, namespace, version, append(body, nameless...))
 }
 
-// clusterOf is the cluster that asks for endpoints under a name; "" when no cluster does.
+// clusterOf is the cluster that subscribes to endpoints under a name; "" when no cluster does.
 func clusterOf(service string) string {
 	i := strings.LastIndexByte(service, '#')
 	if i < 0 {

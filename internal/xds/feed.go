@@ -11,38 +11,38 @@ import (
 	"k8s.io/utils/set"
 )
 
-// feed is one type of resource on one stream. Its fields are guarded by the table's mutex, but for the subscription of
-// a request: that belongs to the stream's goroutine, and to the table only while the feed waits.
+// watch is one type of resource on one stream. The table's mutex guards its fields, but for the subscription of a request: that
+// belongs to the stream's goroutine, and to the table only while the request is open.
 type feed struct {
 	table    *table
 	identity string
 	scope    Scope
 
-	// full: everything is to be looked at, as on a stream's first request.
+	// allDirty: everything may differ, as on a stream's first request.
 	full bool
-	// state: the client takes what it isn't sent for gone. It gets no answer while the table is partial. owed: it is to get one in any
-	// case.
+	// sotw: the client speaks the state of the world, and removes what a response doesn't have. It gets no response while the table is
+	// incomplete. mustReply: it is to get a response even if nothing changed.
 	state, owed bool
-	// wildcard is what the subscription was at the last request.
+	// wildcard: the last request subscribed to all resources.
 	wildcard bool
-	// dirty has what may differ from what the client was told last; true: it is confirmed to be gone.
+	// dirty has the names that may differ from what the client was sent last; true: the resource is removed.
 	dirty map[string]bool
-	// waiting is the open request, which the next change answers; nil while a response is under way.
+	// openRequest is answered by the next change; nil while a response is being sent.
 	waiting *request
-	// telling are the names in the response that is being sent, which has no nonce yet.
+	// sending are the names in the response that is being sent, which has no nonce yet.
 	telling map[string]struct{}
-	// sent are the names in each response that wasn't answered yet, by nonce.
+	// unacked are the names in each response that the client hasn't answered yet, by nonce.
 	sent map[string]map[string]struct{}
-	// unanswered is since when the client owes an answer; zero while it doesn't.
+	// unackedSince is when the oldest response in unacked was sent; zero when there is none.
 	unanswered time.Time
-	// rejected has the client's words about what it was sent last, by name.
+	// rejections are the messages of the client's NACKs of what it was sent last, by name.
 	rejected map[string]string
-	// brought are names of endpoints that were made because this stream asks for them, by cluster.
+	// onDemand are names of endpoints that exist because this stream subscribes to them, by cluster.
 	brought map[string]set.Set[string]
 }
 
-// maxBrought names of one cluster's endpoints are made for one stream: an Envoy has the cluster as it is, and as it was while it
-// warms the next. Another stream's don't count, or one client could keep the endpoints from all.
+// maxOnDemand bounds how many names of one cluster's endpoints are made for one stream: an Envoy has the cluster as it is, and as it
+// was while it warms the next. Names of other streams don't count, or one client could exhaust the limit for all.
 const maxBrought = 4
 
 func (f *feed) mayBring(service string) bool {
@@ -58,7 +58,7 @@ func (f *feed) bring(service string) {
 	f.brought[cluster].Insert(service)
 }
 
-// forget names that the client doesn't ask for any more.
+// removeOnDemand drops names that the client no longer subscribes to.
 func (f *feed) forget(r *request, names []string) {
 	for _, service := range names {
 		cluster := clusterOf(service)
@@ -71,7 +71,7 @@ func (f *feed) forget(r *request, names []string) {
 	}
 }
 
-// broughtAll are the names that were made for the stream.
+// onDemandNames are the names that were made for the stream.
 func (f *feed) broughtAll() (names []string) {
 	for _, of := range f.brought {
 		names = append(names, of.UnsortedList()...)
@@ -79,7 +79,7 @@ func (f *feed) broughtAll() (names []string) {
 	return names
 }
 
-// request is a subscription that is to be answered once, by calling respond.
+// request is a client's request, with its subscription, that is answered once, by calling respond.
 type request struct {
 	subscription cache.Subscription
 	respond      func()
@@ -103,7 +103,7 @@ func newFeed(t *table, identity string, scope Scope) *feed {
 func (f *feed) mark(name string)     { f.dirty[name] = false }
 func (f *feed) markGone(name string) { f.dirty[name] = true }
 
-// wake answers the open request if something changed that it asks for.
+// replyIfChanged answers the open request if something changed that it subscribes to.
 func (f *feed) wake() {
 	if f.waiting == nil || f.held() || (!f.full && !f.owed && len(f.dirty) == 0) {
 		return
@@ -119,16 +119,18 @@ func (f *feed) wake() {
 	f.settle()
 }
 
-// held: the client would take for gone what only isn't known here. It keeps what it has until that is settled.
+// isDeferred: the client would remove what this replica doesn't know yet. It gets no response, and keeps what it has, until the table is
+// complete.
 func (f *feed) held() bool { return f.state && f.table.partial && !f.table.quiet }
 
-// reply to the open request.
+// reply answers the open request.
 func (f *feed) reply() {
 	f.waiting.respond()
 	f.waiting, f.owed = nil, false
 }
 
-// ask answers a request now, or with the next change. named are the names of which the client spoke.
+// handleRequest answers a request now, or with the next change. The names are those that the request subscribes to, or ends the
+// subscription of.
 func (f *feed) ask(r *request, named []string, all, reply bool) {
 	f.table.mu.Lock()
 	defer f.table.mu.Unlock()
@@ -148,7 +150,7 @@ func (f *feed) ask(r *request, named []string, all, reply bool) {
 	f.wake()
 }
 
-// cancel withdraws an open request; after it nothing is sent to it any more.
+// cancel withdraws an open request, which isn't answered then.
 func (f *feed) cancel(r *request) {
 	f.table.mu.Lock()
 	defer f.table.mu.Unlock()
@@ -157,13 +159,14 @@ func (f *feed) cancel(r *request) {
 	}
 }
 
-// settle forgets what was marked: the client knows, or doesn't care. A map that was large once would take long to go through for ever.
+// clearDirty forgets what was marked: the client has it, or doesn't subscribe to it. A new map is made since a map that was large once
+// stays slow to iterate over.
 func (f *feed) settle() {
 	f.dirty = map[string]bool{}
 	f.full = false
 }
 
-// differences are what a client knows otherwise than it is, as far as something may differ; without an entry it is gone.
+// differences are the names whose entry differs from what the client has, among those that may; the entry of a removed one is nil.
 func (f *feed) differences(s cache.Subscription) iter.Seq2[string, *entry] {
 	known, named, wildcard := s.ReturnedResources(), s.SubscribedResources(), s.IsWildcard()
 	return func(yield func(string, *entry) bool) {
@@ -198,14 +201,14 @@ func (f *feed) candidates(s cache.Subscription) func(func(string) bool) {
 	return maps.Keys(names)
 }
 
-// difference is what a client must be told.
+// difference is what a response is to have.
 type difference struct {
 	updated []*entry
 	removed []string
 }
 
-// tell takes what the client must be told, and notes that it knows; with all, everything that it asks for. It is called when
-// the response is about to be sent, by the stream's goroutine: a response that is dropped on the way loses nothing.
+// takeDifference returns what the next response is to have, and records that the client has it; with all, everything that it
+// subscribes to. The stream's goroutine calls it right before sending: a response that is dropped before loses nothing.
 func (f *feed) tell(s cache.Subscription, all bool) (d difference) {
 	f.table.mu.Lock()
 	defer f.table.mu.Unlock()
@@ -233,7 +236,7 @@ func (f *feed) tell(s cache.Subscription, all bool) (d difference) {
 	return d
 }
 
-// all gives every entry that a subscription covers, by name.
+// allEntries are the entries that a subscription covers, sorted by name.
 func (f *feed) all(s cache.Subscription) []*entry {
 	var entries []*entry
 	for name := range f.table.entries {

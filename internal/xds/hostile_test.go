@@ -144,7 +144,7 @@ func TestNamesThatAClientBringsDecideAboutNothing(t *testing.T) {
 	g.Eventually(func() []string { return own.Hosts("tenant/web/80") }, "5s").ShouldNot(BeEmpty())
 
 	delete(w.snapshot.Clusters, "tenant/web/80")
-	w.set("tenant/web/80") // one of two may go at once, whatever somebody says there is besides
+	w.set("tenant/web/80") // one of two may be removed at once, whatever other names clients send
 	g.Eventually(all.Clusters, "5s").Should(HaveLen(1))
 	g.Expect(w.server.RemovalHeld()).To(BeZero())
 	g.Expect(names(w.server.clusters)).To(Equal([]string{"shop/web/80"}))

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Rejections are what proxies refuse now of clusters and their endpoints, whichever replica they are connected to, and what isn't served
-// since it is invalid, by the name of the cluster. There are few or none: it costs nothing for the clusters that are fine.
+// Rejections are the NACKs in force of clusters and their endpoints, by proxies of all replicas, and the errors of clusters that aren't
+// served as set since they are invalid, by the name of the cluster. Clusters without any cost nothing.
 func (s *Server) Rejections() map[string][]Rejection {
 	all := s.rejectedHere()
 	for _, r := range s.learned() {
@@ -19,7 +19,7 @@ func (s *Server) Rejections() map[string][]Rejection {
 	return sorted(all)
 }
 
-// rejectedHere are those that this replica knows of by itself.
+// localRejections are those of the proxies that are connected to this replica, and of invalid clusters.
 func (s *Server) rejectedHere() map[string][]Rejection {
 	clusters, endpoints := s.clusters.rejections(), s.endpoints.rejections()
 	all := map[string][]Rejection{}
@@ -42,7 +42,7 @@ func (s *Server) rejectedHere() map[string][]Rejection {
 	return sorted(all)
 }
 
-// sorted has the rejections of each cluster in order, each once.
+// sortRejections sorts the rejections of each cluster and drops duplicates.
 func sorted(all map[string][]Rejection) map[string][]Rejection {
 	for name, rejected := range all {
 		slices.SortFunc(rejected, func(a, b Rejection) int {
@@ -53,8 +53,8 @@ func sorted(all map[string][]Rejection) map[string][]Rejection {
 	return all
 }
 
-// Together tells how many of the proxies that are connected to any replica may see some of these clusters, and how many of those have
-// accepted all that they may see: which clusters that is may differ from proxy to proxy.
+// CountProxies counts the proxies, connected to any replica, that may see any of these clusters, and those of them that have accepted all
+// that they may see. Which of the clusters a proxy may see differs from proxy to proxy.
 func (s *Server) Together(clusters []string) (connected, acked int) {
 	others := s.learned()
 	namespaces, content := make(map[string]string, len(clusters)), map[string]string{}
@@ -86,7 +86,7 @@ func (s *Server) Together(clusters []string) (connected, acked int) {
 	return connected, acked
 }
 
-// rejections by name.
+// rejections are those of all watches, by name.
 func (t *table) rejections() map[string][]Rejection {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -99,7 +99,7 @@ func (t *table) rejections() map[string][]Rejection {
 	return all
 }
 
-// countRejected has the metric of what Envoys refuse now follow: of each stream for itself.
+// setRejectedMetric sets how many resources are rejected, each stream counted by itself.
 func (s *Server) countRejected() {
 	for label, t := range map[string]*table{"cluster": s.clusters, "endpoints": s.endpoints} {
 		n := 0
@@ -110,17 +110,17 @@ func (s *Server) countRejected() {
 	}
 }
 
-// countPublished has the metric of when anything was published last follow.
+// setPublishedMetric sets when a snapshot was published last.
 func (s *Server) countPublished() {
 	publishedAt.Set(float64(s.Clock.Now().UnixMilli()) / 1000)
 }
 
-// countUnanswered has the metric of how long answers are owed follow.
+// setUnackedMetric sets for how long a response has been unacknowledged.
 func (s *Server) countUnanswered() {
 	unacknowledgedFor.Set(s.unanswered(s.Clock.Now()).Seconds())
 }
 
-// unanswered is for how long the client that owes an answer the longest has owed it.
+// longestUnacked is the age of the oldest response that a client hasn't acknowledged; 0 when there is none.
 func (s *Server) unanswered(now time.Time) (longest time.Duration) {
 	for _, t := range []*table{s.clusters, s.endpoints, s.nothing} {
 		longest = max(longest, t.unanswered(now))

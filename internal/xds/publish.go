@@ -15,33 +15,33 @@ import (
 
 // published is a cluster as it is served.
 type published struct {
-	cluster *clusterv3.Cluster // what entry was made of
+	cluster *clusterv3.Cluster // entry is its encoding
 	entry   *entry
-	// service is the name under which the cluster asks for endpoints; "" where it doesn't.
+	// endpointsName is the name under which the cluster subscribes to endpoints; "" where it doesn't.
 	service string
-	// services are all names that some Envoy may still ask for: an Envoy that rejected the new cluster goes on with the
-	// old one and its endpoints.
+	// endpointsNames are all names that some Envoy may still subscribe to: an Envoy that rejected the new cluster keeps the old one and
+	// its endpoints.
 	services set.Set[string]
 
-	endpoints *endpointv3.ClusterLoadAssignment // what nameless was made of
+	endpoints *endpointv3.ClusterLoadAssignment // nameless is its encoding
 	nameless  []byte
 	version   string // of nameless
 }
 
-// book is what is served, by the name of the cluster. Only Set writes; streams look up endpoints.
+// clusterStore is what is served, by the name of the cluster. Only Set writes it; streams read endpoints.
 type book struct {
 	mu        sync.Mutex
 	published map[string]*published
 	invalid   map[string]string // why a cluster isn't served as it was set
-	// several are the clusters whose endpoints are served under more than one name.
+	// withOldNames are the clusters whose endpoints are served under more than one name.
 	several set.Set[string]
 	// digests of clusters, by namespace.
 	digests map[string]uint64
-	// since is when the first of the removals that are held may go, and release when the next may; zero while none is held.
+	// firstRelease is when the first of the delayed removals may happen, and nextRelease when the next may; zero while none is delayed.
 	since, release time.Time
 }
 
-// endpoints makes the entry for a name that an Envoy has from another replica, or from before a restart.
+// resolveEndpoints makes the entry for a name that an Envoy has from another replica, or from before a restart.
 func (b *book) endpoints(service string, scope Scope) *entry {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -56,14 +56,15 @@ func (b *book) endpoints(service string, scope Scope) *entry {
 	return endpointsEntry(service, p.entry.namespace, p.version, p.nameless)
 }
 
-// changes are what a snapshot changes of what is served.
+// changes are the entries that a snapshot changes.
 type changes struct {
 	clusters, endpoints map[string]*entry
-	touched             set.Set[string] // clusters of which there is something new to say
+	touched             set.Set[string] // clusters whose progress or rejections may differ now
 }
 
-// Set serves a snapshot from now on. One goroutine calls it, and paces itself: more than ten a second would have Envoys replace clusters
-// faster than they warm them. New endpoints come before the clusters that ask for them, and go after they are replaced.
+// Set serves a snapshot from now on. One goroutine calls it, ten times a second at most: more often, Envoys would replace clusters
+// faster than they warm them. New endpoints are published before the clusters that subscribe to them, and removed after those are
+// replaced.
 func (s *Server) Set(ctx context.Context, snapshot Snapshot) {
 	c := changes{clusters: map[string]*entry{}, endpoints: map[string]*entry{}, touched: set.New[string]()}
 	s.book.mu.Lock()
@@ -76,7 +77,7 @@ func (s *Server) Set(ctx context.Context, snapshot Snapshot) {
 		before := s.book.invalid[name]
 		delete(s.book.invalid, name)
 		if err := s.book.update(name, cluster, snapshot, &c); err != nil {
-			s.book.invalid[name] = err.Error() // and the last good one stays
+			s.book.invalid[name] = err.Error() // and the last valid one is still served
 		}
 		if s.book.invalid[name] != before {
 			c.touched.Insert(name)
@@ -102,7 +103,7 @@ func (s *Server) Set(ctx context.Context, snapshot Snapshot) {
 	resources.WithLabelValues("invalid").Set(float64(invalid))
 	resources.WithLabelValues("removal_delayed").Set(float64(len(held.Clusters)))
 	if len(c.clusters)+len(c.endpoints)+len(gone) > 0 || news {
-		log.FromContext(ctx).V(1).Info("pushed xDS", "clusters", len(c.clusters), "endpoints", len(c.endpoints), "removed", len(gone), "removalHeld", len(held.Clusters))
+		log.FromContext(ctx).V(1).Info("Pushed xDS", "clusters", len(c.clusters), "endpoints", len(c.endpoints), "removed", len(gone), "removalsDelayed", len(held.Clusters))
 	}
 	if len(gone) > 0 {
 		s.report(s.Removed, gone)
@@ -112,7 +113,7 @@ func (s *Server) Set(ctx context.Context, snapshot Snapshot) {
 	}
 }
 
-// update takes one cluster of a snapshot and its endpoints. On an error what was served before stays.
+// update stores one cluster of a snapshot and its endpoints. After an error the cluster is served as before.
 func (b *book) update(name string, cluster *clusterv3.Cluster, snapshot Snapshot, c *changes) error {
 	p, namespace := b.published[name], snapshot.Owners[name].Namespace
 	if p != nil && p.same(cluster, snapshot.Endpoints[name], namespace) {
@@ -141,12 +142,12 @@ func (b *book) update(name string, cluster *clusterv3.Cluster, snapshot Snapshot
 	return nil
 }
 
-// same is true when nobody has touched the messages: what costs nothing of 10,000 clusters when one changes.
+// sameMessages says whether the messages are those of before: so nothing is compared or encoded for the clusters that didn't change.
 func (p *published) same(cluster *clusterv3.Cluster, endpoints *endpointv3.ClusterLoadAssignment, namespace string) bool {
 	return p.cluster == cluster && (endpoints == nil || p.endpoints == endpoints) && p.entry.namespace == namespace
 }
 
-// take endpoints; nil leaves those that are there.
+// setEndpoints sets the endpoints; nil leaves them as they are.
 func (p *published) take(endpoints *endpointv3.ClusterLoadAssignment) error {
 	if endpoints == nil && p.endpoints == nil {
 		endpoints = &endpointv3.ClusterLoadAssignment{}
@@ -165,7 +166,7 @@ func (p *published) take(endpoints *endpointv3.ClusterLoadAssignment) error {
 	return nil
 }
 
-// replace notes what differs between a cluster as it was served (nil: not at all) and as it is to be.
+// replace stores a cluster, and adds to the changes what differs from the cluster as it was served (nil: not at all).
 func (b *book) replace(name string, old, next *published, c *changes) {
 	b.published[name] = next
 	if next.service != "" {
@@ -191,11 +192,11 @@ func (b *book) replace(name string, old, next *published, c *changes) {
 	c.touched.Insert(name)
 }
 
-// goners are the clusters that are confirmed to be gone. Those that are too many at a time are held, and after a while go a share at
-// a time.
+// removals are the clusters that are confirmed to be gone and may be removed now. If they are more than maxPercent of all, they are
+// delayed, and later removed a share at a time.
 func (b *book) goners(snapshot Snapshot, maxPercent int, now time.Time) (gone []string, held Held) {
 	gone = slices.Compact(slices.Sorted(slices.Values(snapshot.Gone)))
-	// Those that only clients have count too: they were served before a restart.
+	// Clusters that only clients have count too: they were served before a restart.
 	all := len(b.published)
 	for _, name := range gone {
 		if b.published[name] == nil {
@@ -217,7 +218,7 @@ func (b *book) goners(snapshot Snapshot, maxPercent int, now time.Time) (gone []
 	return nil, Held{Clusters: gone, Since: b.since}
 }
 
-// remove forgets clusters, and gives the names of their endpoints.
+// remove drops clusters, and returns the names of their endpoints.
 func (b *book) remove(gone []string) []string {
 	var services []string
 	for _, name := range gone {
@@ -231,7 +232,7 @@ func (b *book) remove(gone []string) []string {
 	return services
 }
 
-// retire forgets names of endpoints that belong to clusters as they were, once nobody asks for them any more.
+// retire drops names of endpoints of replaced clusters once no stream subscribes to them.
 func (s *Server) retire() []string {
 	s.book.mu.Lock()
 	var old []string
@@ -248,7 +249,7 @@ func (s *Server) retire() []string {
 		}
 	}
 	s.book.mu.Unlock()
-	// Not under the book's lock: streams take it with the table's held.
+	// Not under the store's lock: streams take it while they have the table's.
 	old = slices.DeleteFunc(old, s.endpoints.subscribed)
 	s.book.mu.Lock()
 	defer s.book.mu.Unlock()
@@ -258,7 +259,7 @@ func (s *Server) retire() []string {
 	return old
 }
 
-// RemovalHeld tells which clusters would be gone if they weren't too many at a time.
+// DelayedRemovals are the clusters that would be removed now if they weren't too many at a time.
 func (s *Server) RemovalHeld() Held {
 	s.mu.Lock()
 	defer s.mu.Unlock()

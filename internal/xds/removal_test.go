@@ -51,7 +51,7 @@ func TestAClusterThatIsToGoIsServedUntilItMay(t *testing.T) {
 	now.SetTime(now.Now().Add(10 * time.Minute))
 	w.set(edges...)
 	g.Eventually(client.Clusters, "5s").ShouldNot(HaveKey(edges[0]))
-	w.set(edges[0]) // before whoever sets has learned of it
+	w.set(edges[0]) // before the publisher knows of it
 	delete(w.snapshot.Clusters, edges[0])
 	w.serve("shop/web/80", 6, 1001)
 	w.set()

@@ -10,29 +10,29 @@ import (
 	"k8s.io/utils/set"
 )
 
-// maxNamed clusters of one kind are in a report: others read it every other second, and most of it is empty as long as all is well.
+// maxReported bounds the clusters in each list of a report, which the other replicas read every two seconds.
 const maxNamed = 20
 
-// Report tells other replicas of the clients that are connected to this one.
+// Report is what a replica writes for the others: its connected clients, and how far they are.
 type Report struct {
-	// Content are digests of the clusters that are served, by namespace, as far as some client may see them. What two replicas of one
-	// version serve alike has the same.
+	// Content are digests of the clusters that are served, by namespace, for the namespaces that some client may see. Two replicas of one
+	// version that serve the same clusters have the same digest.
 	Content map[string]string `json:"content,omitempty"`
 	Clients []Clients         `json:"clients,omitempty"`
-	// Rejections of clusters, by their names: one of each, and of maxNamed at most.
+	// Rejections of clusters, by their names: one of each cluster, and of maxReported clusters at most.
 	Rejections map[string][]Rejection `json:"rejections,omitempty"`
 }
 
-// Clients are the streams of one identity that ask for clusters.
+// Clients are the streams of one identity that subscribe to clusters.
 type Clients struct {
 	Identity  string `json:"identity"`
 	Connected int    `json:"connected"`
-	// Behind of them haven't accepted all that is served: not these Open clusters, or any when there are none.
+	// Unacked of them haven't accepted all that is served: not the clusters in UnackedNames, or not any cluster when there are no names.
 	Behind int      `json:"behind,omitempty"`
 	Open   []string `json:"open,omitempty"`
 }
 
-// Report of this replica, the same as before as long as nothing changed.
+// Report returns this replica's, which is the same as long as nothing changed.
 func (s *Server) Report() Report {
 	r := Report{Content: map[string]string{}, Rejections: map[string][]Rejection{}}
 	rejections := s.rejectedHere()
@@ -40,7 +40,7 @@ func (s *Server) Report() Report {
 		r.Rejections[name] = rejections[name][:1]
 	}
 	s.mu.Lock()
-	digests := s.announced // before the clients: of something newer they may only be said to be behind
+	digests := s.announced // read before the clients: of newer content they may only be counted as not having it
 	s.mu.Unlock()
 	r.Clients = s.clusters.clients()
 	for namespace, digest := range digests {
@@ -51,7 +51,7 @@ func (s *Server) Report() Report {
 	return r
 }
 
-// clients of the table by their identities.
+// clients are the watches of the table, by identity.
 func (t *table) clients() (all []Clients) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -67,7 +67,7 @@ func (t *table) clients() (all []Clients) {
 		if f.full || len(names) > 0 {
 			c.Behind++
 		}
-		if open[f.identity].Len() <= maxNamed { // of more none is named
+		if open[f.identity].Len() <= maxNamed { // of more clusters none is named
 			open[f.identity].Insert(names...)
 		}
 		anything[f.identity] = anything[f.identity] || f.full
@@ -81,7 +81,7 @@ func (t *table) clients() (all []Clients) {
 	return all
 }
 
-// open are the names of what the client hasn't accepted as it is served; the table's mutex is held.
+// unackedNames are the names of what the client hasn't accepted as it is served. It needs the table's mutex.
 func (f *feed) open() (names []string) {
 	names = slices.Collect(maps.Keys(f.dirty))
 	for _, sent := range f.sent {
@@ -90,8 +90,8 @@ func (f *feed) open() (names []string) {
 	return slices.AppendSeq(names, maps.Keys(f.rejected))
 }
 
-// Learn takes what the other replicas report, and when they were asked: zero while not all could be understood. News may have changed how far
-// clients are.
+// SetOtherReports stores the other replicas' reports, and when they were read: zero while not all could be decoded. With changed, statuses
+// may have to be updated.
 func (s *Server) Learn(others []Report, at time.Time, news bool) {
 	s.mu.Lock()
 	s.others, s.learnedAt = others, at
@@ -101,7 +101,7 @@ func (s *Server) Learn(others []Report, at time.Time, news bool) {
 	}
 }
 
-// LearnedAt is when the other replicas were asked last; zero while it isn't known what all of them report.
+// OtherReportsAt is when the other replicas' reports were read last; zero while not all of them are known.
 func (s *Server) LearnedAt() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,8 +134,8 @@ func (s *Server) Connected(namespace string) map[string]int {
 	return all
 }
 
-// together is what Server.Together tells, of another replica's clients. Clusters are given with their namespaces, and content is what this
-// replica serves of those. Whoever is served something else has accepted nothing that counts here.
+// countProxies is Server.CountProxies for another replica's clients. Clusters are given with their namespaces, and content are this
+// replica's digests of those. Clients of a replica that serves something else count as not having accepted it.
 func (r *Report) together(clusters, content map[string]string, scope func(identity string) Scope) (connected, acked int) {
 	for _, c := range r.Clients {
 		sees, same := false, true
@@ -159,7 +159,7 @@ func (r *Report) together(clusters, content map[string]string, scope func(identi
 	return connected, acked
 }
 
-// scope of an identity that is connected to some replica.
+// scope is what an identity that is connected to some replica may see.
 func (s *Server) scope(identity string) Scope {
 	if s.TLS == nil {
 		return Scope{All: true}
@@ -168,7 +168,7 @@ func (s *Server) scope(identity string) Scope {
 	return scope
 }
 
-// count a cluster as it is next, and no longer as it was, in the digests; nil is none.
+// updateDigests replaces a cluster in the digests by what it is next; nil stands for no cluster.
 func (b *book) count(old, next *published) {
 	for _, p := range []*published{old, next} {
 		if p == nil {

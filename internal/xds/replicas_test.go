@@ -12,7 +12,7 @@ import (
 	"github.com/resourcestack/autohealer/e2e/xdsclient"
 )
 
-// tell has one replica learn what another one reports, as it is written.
+// exchangeReports gives one replica the reports of others, encoded and decoded.
 func tell(t *testing.T, to *world, from ...*world) {
 	t.Helper()
 	var all []Report

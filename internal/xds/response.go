@@ -9,8 +9,8 @@ import (
 	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 )
 
-// deltaResponse is filled when it is sent: the subscription is then the stream's own, so what the client knows is
-// updated in place, at the cost of what changed.
+// deltaResponse gets its resources when it is sent: the subscription belongs to the stream's goroutine then, so what the client has is
+// updated in place, which costs only what changed.
 type deltaResponse struct {
 	feed         *feed
 	request      *discovery.DeltaDiscoveryRequest
@@ -38,7 +38,7 @@ func (r *deltaResponse) GetReturnedResources() map[string]string {
 }
 func (r *deltaResponse) GetContext() context.Context { return context.Background() }
 
-// stateResponse is the same for the state of the world. Clusters are always told in full: what isn't there is gone.
+// sotwResponse is the same for the state of the world. It always has all clusters: the client removes those that it doesn't have.
 type stateResponse struct {
 	feed         *feed
 	request      *discovery.DiscoveryRequest
@@ -65,8 +65,8 @@ func (r *stateResponse) GetReturnedResources() map[string]string {
 }
 func (r *stateResponse) GetContext() context.Context { return context.Background() }
 
-// encoded are the resources of a response as its field has them. A message passes on what it doesn't know as it is: so ten thousand
-// resources for each of many streams are copied, and not encoded again.
+// encoded are the resources of a response as the bytes of its field. They are set as unknown fields, which a message writes as they are:
+// so ten thousand resources for each of many streams are copied, and not encoded again.
 func encoded(entries []*entry, of func(*entry) []byte) []byte {
 	size := 0
 	for _, e := range entries {
@@ -79,7 +79,7 @@ func encoded(entries []*entry, of func(*entry) []byte) []byte {
 	return b
 }
 
-// versionOf entries is the hash of their versions, in their order: two responses that say the same have the same.
+// versionOf entries is the hash of their versions, in their order.
 func versionOf(entries []*entry) string {
 	h := xxhash.New()
 	for _, e := range entries {

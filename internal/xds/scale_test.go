@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// fleet serves so many clusters to 16 streams that know them all. change changes one cluster's endpoints and tells the
-// streams; it gives how many resources they were told.
+// fleet serves so many clusters to 16 streams that have them all. change changes one cluster's endpoints, has the streams answered, and
+// returns how many resources they were sent.
 func fleet(t testing.TB, clusters int) (change func() int) {
 	t.Helper()
 	s, err := NewServer(Options{Address: "127.0.0.1:0"})

@@ -25,31 +25,31 @@ import (
 )
 
 const (
-	// DefaultMaxRemovalPercent of the clusters go in one push; one always may.
+	// DefaultMaxRemovalPercent of the clusters may be removed in one push; one always may.
 	DefaultMaxRemovalPercent = 10
-	// holdRemovals is how long somebody has to look when more would go; then that share goes every releaseEvery.
+	// removalDelay is how long operators have to react when more would be removed; then that share is removed every removalInterval.
 	holdRemovals, releaseEvery = 10 * time.Minute, time.Minute
 
-	// pingAfter a silence the server asks whether a client is still there, and ends its streams after pingTimeout.
+	// pingAfter without traffic the server pings a client, and ends its streams when there is no answer within pingTimeout.
 	pingAfter, pingTimeout = 30 * time.Second, 20 * time.Second
-	// DefaultMaxConnectionAge is after how long a client is asked to connect anew, so that a replica that came later gets its share: within
-	// half an hour, as with Istio. gRPC adds up to a tenth by chance, or takes it off, so that Envoys don't come all at once.
+	// DefaultMaxConnectionAge is after how long a client is told to reconnect, so that a replica that started later gets its share: within
+	// half an hour, as with Istio. gRPC adds a jitter of up to a tenth, so that Envoys don't reconnect all at once.
 	DefaultMaxConnectionAge = 30 * time.Minute
-	// ageGrace later the connection ends, since a stream of configuration never does by itself. An Envoy comes back within half a second or so,
-	// keeps what it has meanwhile, and gets what differs.
+	// connectionAgeGrace later the connection is closed, since a stream of configuration never ends by itself. An Envoy reconnects within
+	// half a second or so, keeps what it has meanwhile, and gets what differs.
 	ageGrace = time.Second
-	// backWithin is how long a client whose stream ended has to come back before anybody is told that it is gone.
+	// reconnectGrace is how long a client whose stream ended has to reconnect before OnProgress is called.
 	backWithin = 2 * time.Second
-	// minPing: clients that ping more often are cut off.
+	// minPingInterval: the connections of clients that ping more often are closed.
 	minPing = 5 * time.Second
 
-	// maxRequest is the longest request, in bytes. The longest are the first of streams that reconnect, which name all that an
-	// Envoy has: a cluster's name has up to 397 bytes, and endpoints are named twice. That is 9 MB for 10,000 clusters of the
-	// longest names, and here are more than three times as many. gRPC's own 4 MiB would refuse such an Envoy for good.
+	// maxRequestBytes bounds a request. The longest are the first of streams that reconnect, which name all that an Envoy has: a cluster's
+	// name has up to 397 bytes, and endpoints are named twice. That is 9 MB for 10,000 clusters of the longest names; this limit is more
+	// than three times as much. With gRPC's default of 4 MiB such an Envoy could never reconnect.
 	maxRequest = 32 << 20
 
-	// lookEvery is how soon streams end once Serves says no, and how often it is counted for how long answers are owed and what is
-	// refused: with each answer it would take as long as there are streams.
+	// checkInterval is how soon streams end once Serves returns false, and how often the metrics of unacknowledged responses and rejections
+	// are set: with each ACK that would cost time in proportion to the number of streams.
 	lookEvery = time.Second
 )
 
@@ -57,24 +57,25 @@ const (
 type Options struct {
 	// Address to listen on, host:port.
 	Address string
-	// TLS is how clients and the server know each other; nil for plaintext, where every client may see everything.
+	// TLS is how clients and the server authenticate each other; nil for plaintext, where every client may see everything.
 	TLS *TLS
 	// Plaintext allows to serve without TLS on addresses other than loopback.
 	Plaintext bool
-	// Authorise tells what an identity, a name in a client's certificate, may see, and whether it may see anything.
+	// Authorise returns what an identity, a name in a client's certificate, may see, and whether it may see anything.
 	Authorise func(identity string) (Scope, bool)
-	// Serves says whether this process may tell Envoys anything now; nil for always. While it says no no stream is accepted, and
-	// those that are open end.
+	// Serves says whether this process may serve Envoys now; nil for always. While it returns false no stream is accepted, and open
+	// streams are ended.
 	Serves func() bool
 	// MaxRemovalPercent of the clusters may be removed in one push; 0 means DefaultMaxRemovalPercent, 100 all.
 	MaxRemovalPercent int
 	// MaxConnectionAge is about how long a connection lasts. Default: DefaultMaxConnectionAge.
 	MaxConnectionAge time.Duration
-	// Clock tells when removals that were held may go. Default: the system's.
+	// Clock times delayed removals and unacknowledged responses. Default: the system's.
 	Clock clock.PassiveClock
-	// Progressed is told of clusters with which proxies may be further, or which they may refuse; of none when proxies come or go. It must not block.
+	// OnProgress is called with clusters that proxies may have accepted or rejected; with none when proxies connect or disconnect. It must
+	// not block.
 	Progressed func(clusters []string)
-	// Removed is told of clusters that are served to nobody any more. It must not block.
+	// OnRemoved is called with clusters that are no longer served. It must not block.
 	Removed func(clusters []string)
 }
 
@@ -89,13 +90,13 @@ type Server struct {
 	mu     sync.Mutex
 	held   Held     // needs mu
 	others []Report // of other replicas; needs mu
-	// learnedAt is when others was asked; needs mu.
+	// otherReportsAt is when otherReports were read; needs mu.
 	learnedAt time.Time
-	// announced are the digests of what all clients are behind of, or have; needs mu. It is never changed.
+	// reportedDigests are the digests of what was published to all watches; needs mu. The map is never changed.
 	announced map[string]uint64
 	ready     atomic.Bool
 	listen    atomic.Pointer[net.TCPAddr]
-	// open are what ends the streams that are open; needs mu.
+	// sessions are the open streams, each with the function that ends it; needs mu.
 	open map[*session]context.CancelFunc
 }
 
@@ -151,7 +152,7 @@ func (s *Server) Addr() *net.TCPAddr { return s.listen.Load() }
 // NeedLeaderElection is false: every replica serves.
 func (s *Server) NeedLeaderElection() bool { return false }
 
-// Start listens and serves until the context ends; then streams are cut, and their Envoys keep what they have.
+// Start listens and serves until the context ends; then streams are closed, and their Envoys keep what they have.
 func (s *Server) Start(ctx context.Context) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.Address)
 	if err != nil {
@@ -242,7 +243,7 @@ func (s *Server) mayServe() error {
 	}
 	if !s.Ready() {
 		refusedTotal.WithLabelValues("not_ready").Inc()
-		return status.Error(codes.Unavailable, "nothing is known of the cluster yet")
+		return status.Error(codes.Unavailable, "no snapshot of the cluster's policies is published yet")
 	}
 	return nil
 }
@@ -253,7 +254,8 @@ func (s *Server) look(context.Context) {
 	s.countRejected()
 }
 
-// standAside ends all streams when this process may serve no longer: their Envoys keep what they have, and ask elsewhere.
+// endStreamsWhenNotServing ends all streams when this process may no longer serve: their Envoys keep what they have, and connect to
+// another replica.
 func (s *Server) standAside() {
 	if s.Serves == nil || s.Serves() {
 		return

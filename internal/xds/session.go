@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// session is one stream: its identity, and a feed for each type it asks for. go-control-plane's stream handlers take it as
-// their cache and as their callbacks, all from the stream's goroutine.
+// session is one stream: its identity, and a watch for each type that it subscribes to. It is the cache and the callbacks of
+// go-control-plane's stream handlers, which call it from the stream's goroutine.
 type session struct {
 	xdsserver.CallbackFuncs
 
@@ -27,8 +27,8 @@ type session struct {
 
 var _ cache.ConfigWatcher = (*session)(nil)
 
-// feed of a type, and whether it is new. Types that aren't served have a table without entries: an error would end the
-// whole stream.
+// watch returns the watch of a type, and whether it is new. Types that aren't served have a table without entries: an error would
+// end the whole stream.
 func (s *session) feed(typeURL string) (*feed, bool) {
 	if f := s.feeds[typeURL]; f != nil {
 		return f, false
@@ -57,7 +57,7 @@ func (s *session) CreateDeltaWatch(r *cache.DeltaRequest, sub cache.Subscription
 	response := &deltaResponse{feed: f, request: r, subscription: sub}
 	q := &request{subscription: sub, respond: func() { out <- response }}
 	named := append(r.GetResourceNamesSubscribe(), r.GetResourceNamesUnsubscribe()...)
-	// A client that asks for all of a type waits for an answer before it starts, also for an empty one.
+	// A client that subscribes to all of a type waits for a response before it starts, even an empty one.
 	f.ask(q, named, false, isNew && sub.IsWildcard())
 	s.came(isNew)
 	return func() { f.cancel(q) }, nil
@@ -73,32 +73,32 @@ func (s *session) CreateWatch(r *cache.Request, sub cache.Subscription, out chan
 	return func() { f.cancel(q) }, nil
 }
 
-// came: a proxy counts from its first request on, whether it ever answers or not.
+// reportIfNew reports a new watch: a proxy counts as connected from its first request on, whether it ever sends an ACK or not.
 func (s *session) came(isNew bool) {
 	if isNew {
 		s.server.report(s.server.Progressed, nil)
 	}
 }
 
-// maxTypes of resources on one stream are those that there are. The handlers' channels have room for an answer to each of so
-// many; with more, a stream that sends requests faster than it reads answers would wait for itself, and all others for it.
+// maxTypes bounds the types of resources on one stream by the number of xDS types. The handlers' channels have capacity for one response
+// to each; with more, a stream that sends requests faster than it reads responses would block itself, and all others with it.
 const maxTypes = int(types.UnknownType)
 
-// OnStreamDeltaRequest takes acknowledgements and rejections.
+// OnStreamDeltaRequest handles ACKs and NACKs.
 func (s *session) OnStreamDeltaRequest(_ int64, r *discovery.DeltaDiscoveryRequest) error {
 	return s.answered(r)
 }
 
-// OnStreamRequest takes acknowledgements and rejections.
+// OnStreamRequest handles ACKs and NACKs.
 func (s *session) OnStreamRequest(_ int64, r *discovery.DiscoveryRequest) error { return s.answered(r) }
 
-// OnStreamDeltaResponse notes what is sent under which nonce.
+// OnStreamDeltaResponse records the nonce of what is sent.
 func (s *session) OnStreamDeltaResponse(_ int64, _ *discovery.DeltaDiscoveryRequest, r *discovery.DeltaDiscoveryResponse) {
 	s.responded(r.GetTypeUrl(), r.GetNonce())
 	removedTotal.WithLabelValues(typeLabel(r.GetTypeUrl())).Add(float64(len(r.GetRemovedResources())))
 }
 
-// OnStreamResponse notes what is sent under which nonce.
+// OnStreamResponse records the nonce of what is sent.
 func (s *session) OnStreamResponse(_ context.Context, _ int64, _ *discovery.DiscoveryRequest, r *discovery.DiscoveryResponse) {
 	s.responded(r.GetTypeUrl(), r.GetNonce())
 }
@@ -108,14 +108,14 @@ func (s *session) responded(typeURL, nonce string) {
 	sentTotal.WithLabelValues(typeLabel(typeURL)).Add(float64(f.responded(nonce, s.server.Clock.Now())))
 }
 
-// answer is a request of either protocol, which answers what was sent before.
+// ackRequest is a request of either protocol, as the ACK or NACK of the response before.
 type answer interface {
 	GetTypeUrl() string
 	GetResponseNonce() string
 	GetErrorDetail() *rpc.Status
 }
 
-// answered takes an answer. It refuses a type too many, which ends the stream.
+// handleAck handles an ACK or NACK. A request for one type too many is an error, which ends the stream.
 func (s *session) answered(a answer) error {
 	typeURL, nonce := a.GetTypeUrl(), a.GetResponseNonce()
 	f := s.feeds[typeURL]

@@ -5,17 +5,17 @@ import (
 	"sync"
 )
 
-// table has the resources of one type, and knows for each stream what changed since it was last told.
+// table has the resources of one type, and the watches of streams for it, which have what changed since their last response.
 type table struct {
-	// quiet tables don't tell of removals: nobody keeps endpoints that no cluster asks for.
+	// omitsRemovals: removals aren't sent. Envoys drop endpoints by themselves once no cluster subscribes to them.
 	quiet bool
-	// resolve makes an entry that somebody asks for and that isn't there, or gives nil. It is called with mu held.
+	// resolve makes an entry that a stream subscribes to and that doesn't exist, or returns nil. It needs mu.
 	resolve func(name string, scope Scope) *entry
 
 	mu      sync.Mutex
 	entries map[string]*entry
 	feeds   map[*feed]struct{}
-	// partial: clients may have what isn't in entries and isn't known to be gone.
+	// incomplete: clients may have what isn't in entries and isn't known to be gone.
 	partial bool
 }
 
@@ -35,14 +35,14 @@ func (t *table) leave(f *feed) {
 	delete(t.feeds, f)
 }
 
-// lack notes whether clients may have what isn't there. Those that wait because of it are told with what is applied next.
+// setIncomplete sets incomplete. Watches that were deferred because of it get a response with the next apply.
 func (t *table) lack(partial bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.partial = partial
 }
 
-// apply publishes changed entries and removes others, and tells the streams that want to know.
+// apply stores changed entries and removes others, and answers the open requests that they concern.
 func (t *table) apply(changed map[string]*entry, gone []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -62,7 +62,7 @@ func (t *table) apply(changed map[string]*entry, gone []string) {
 			continue
 		}
 		for _, name := range gone {
-			// Names that only the client knows are marked too: it told of them, and now they are confirmed to be gone.
+			// Names that only the client has are marked too: it sent them, and now they are confirmed to be gone.
 			if e := before[name]; e == nil || f.scope.allows(e.namespace) {
 				f.markGone(name)
 			}
@@ -73,7 +73,7 @@ func (t *table) apply(changed map[string]*entry, gone []string) {
 	}
 }
 
-// subscribed is true while a stream asks for a name, or may do so.
+// subscribed says whether a stream subscribes to a name, or may do so.
 func (t *table) subscribed(name string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -85,7 +85,7 @@ func (t *table) subscribed(name string) bool {
 	return false
 }
 
-// lookup gives the entry that a stream sees; t.mu is held.
+// lookup returns the entry that a watch may see; nil for none. It needs mu.
 func (t *table) lookup(name string, f *feed) *entry {
 	e := t.entries[name]
 	if e == nil && t.resolve != nil && f.mayBring(name) {

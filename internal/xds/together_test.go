@@ -14,7 +14,7 @@ import (
 	"github.com/resourcestack/autohealer/e2e/xdsclient"
 )
 
-// silent is a stream of the delta protocol that asks for all clusters, and answers nothing by itself.
+// silent is a stream of the delta protocol that subscribes to all clusters, and sends no ACK by itself.
 func silent(t *testing.T, conn *grpc.ClientConn) discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient {
 	t.Helper()
 	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(t.Context(), grpc.WaitForReady(true))
@@ -90,7 +90,7 @@ func TestWhoeverWritesStatusesLearnsOfAProxyThatAnswersNothing(t *testing.T) {
 	g.Expect([]int{connected, acked}).To(Equal([]int{1, 0}))
 }
 
-// TestWhoComesBackAtOnceIsNotToldGone: each Envoy does so every half an hour.
+// TestAProxyThatReconnectsAtOnceIsNotReportedGone: each Envoy reconnects every half an hour.
 func TestWhoComesBackAtOnceIsNotToldGone(t *testing.T) {
 	g, w := NewWithT(t), start(t, Options{MaxConnectionAge: 100 * time.Millisecond})
 	w.serve("a/b/80", 5)

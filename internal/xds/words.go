@@ -5,18 +5,18 @@ import (
 	"unicode"
 )
 
-// What clients say ends in statuses, Events and logs, and is looked through for names.
+// Messages of clients are written to statuses, Events and logs, and searched for names of resources.
 const (
-	// maxWords of a rejection are read, in bytes. Envoy sends 4096, and brokenOff where it had more to say.
+	// maxRejectionBytes of a message are read. Envoy sends 4096 bytes, and truncatedSuffix where its message was longer.
 	maxWords  = 8 << 10
 	brokenOff = "...(truncated)"
-	// maxShown of them are passed on.
+	// maxMessageBytes of it are reported.
 	maxShown = 1 << 10
-	// maxNames of a certificate are.
+	// maxCertificateNames of a certificate are reported.
 	maxNames = 5
 )
 
-// words are what a client said, as far as it is read: one line of valid text without control characters.
+// sanitize returns a client's message, as far as it is read, as one line of valid text without control characters.
 func words(said string) string {
 	line := strings.TrimSpace(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029' {
@@ -30,7 +30,7 @@ func words(said string) string {
 	return line
 }
 
-// shown is as much of some words as is passed on.
+// truncate returns as much of a message as is reported.
 func shown(words string) string {
 	if len(words) <= maxShown {
 		return words
@@ -38,7 +38,7 @@ func shown(words string) string {
 	return clip(words, maxShown-len("…")) + "…"
 }
 
-// clip leaves the first bytes of a text, and nothing that isn't text.
+// clip returns the first bytes of a text, without a character that is cut in two.
 func clip(text string, most int) string {
 	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }

@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// world has what a test serves.
+// env is a server and the snapshot that a test has it serve.
 type world struct {
 	t        testing.TB
 	server   *Server
@@ -113,7 +113,7 @@ func testEndpoints(ports ...uint32) *endpointv3.ClusterLoadAssignment {
 	return &endpointv3.ClusterLoadAssignment{ClusterName: "whatever", Endpoints: []*endpointv3.LocalityLbEndpoints{locality}}
 }
 
-// set serves a copy of the world's maps.
+// set serves a copy of the snapshot's maps.
 func (w *world) set(gone ...string) {
 	w.t.Helper()
 	w.server.Set(w.t.Context(), w.copy(gone...))
@@ -123,7 +123,7 @@ func (w *world) copy(gone ...string) Snapshot {
 	return Snapshot{Clusters: maps.Clone(w.snapshot.Clusters), Endpoints: maps.Clone(w.snapshot.Endpoints), Owners: maps.Clone(w.snapshot.Owners), Gone: gone}
 }
 
-// lacking is the world without a cluster that clients may have.
+// withMissing is the snapshot, with a cluster missing that clients may have.
 func (w *world) lacking(missing string, gone ...string) Snapshot {
 	s := w.copy(gone...)
 	s.Missing = []string{missing}
@@ -227,7 +227,7 @@ func sign(t testing.TB, by *authority, template *x509.Certificate) (*ecdsa.Priva
 	return key, cert
 }
 
-// Proxies tells how far the connected proxies are with a cluster.
+// Proxies are how many connected proxies may see a cluster and have accepted it, and its rejections.
 type Proxies struct {
 	Connected, Acked int
 	Rejections       []Rejection

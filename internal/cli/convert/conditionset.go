@@ -8,7 +8,7 @@ import (
 	"unicode"
 )
 
-// conditionSets is the list of combined node conditions that was a ConfigMap before there was a kind for it.
+// conditionSets is the list of combined node conditions that was in a ConfigMap before the kind ConditionSet.
 var conditionSets = source{
 	kind: "ConditionSet",
 	mark: "conditionSets",
@@ -70,8 +70,8 @@ func (p *place) conditionSet(path string, entry map[string]any) (spec map[string
 	return spec, ok && read
 }
 
-// conditions turns the list into a map. A type that is there twice can't be carried over: a map has each key once, and
-// which of the two was meant nobody knows.
+// conditions turns the list into a map. A list with a type twice can't be converted: a map has each key once, and which of the two was meant
+// isn't known.
 func (p *place) conditions(path string, value any) (conditions map[string]any, ok bool) {
 	list, isList := value.([]any)
 	if !isList || len(list) == 0 {
@@ -138,7 +138,7 @@ func (p *place) either(path string, entry map[string]any, name, other string) (v
 	return value, has
 }
 
-// statusOf keeps booleans, and writes words as Kubernetes does.
+// statusOf keeps booleans, and spells strings as Kubernetes does.
 func statusOf(value any) (status any, ok bool) {
 	switch v := value.(type) {
 	case bool:
@@ -153,7 +153,7 @@ func statusOf(value any) (status any, ok bool) {
 	return nil, false
 }
 
-// warnOfOthers names the fields that nothing becomes of.
+// warnUnknown warns of the fields that aren't converted.
 func (p *place) warnOfOthers(path string, object map[string]any, known ...string) {
 	for _, key := range sortedKeys(object) {
 		if !slices.Contains(known, key) {

@@ -1,5 +1,7 @@
-// Package convert turns configurations of other programs into Autohealer's policies. What a map would silently merge is an
-// error; what can't be carried over is a warning, never silence.
+// Package convert converts configurations of other programs into Autohealer's policies, and OutlierPolicies into those of Istio and Envoy
+// Gateway. What a map would silently merge is an error; what can't be converted is a warning.
+//
+// Begin to read at Convert; sources lists what is converted, and pass is the conversion of one document.
 package convert
 
 import (
@@ -12,20 +14,20 @@ import (
 	"github.com/resourcestack/autohealer/internal/cli/manifest"
 )
 
-// Object is a policy with the place that it came from.
+// Object is a policy with the position of its source.
 type Object struct {
 	File    string
 	Line    int
 	Content map[string]any
-	// For is what a second one of the kind isn't merged for; "" where that is its name alone.
+	// Target is what the object applies to, of which its controller doesn't merge two objects of the kind; "" where only names clash.
 	For string
 }
 
-// Note is an error or a warning about a place.
+// Note is an error or a warning about a position in a file.
 type Note struct {
 	File string
 	Line int
-	// Error: the place can't be converted.
+	// Error: the document can't be converted.
 	Error   bool
 	Message string
 }
@@ -33,10 +35,10 @@ type Note struct {
 // Result of a conversion.
 type Result struct {
 	Objects []Object
-	// Policies of Autohealer's are what the rules judge: the objects, or what somebody else's policies were made of.
+	// Policies of Autohealer's, for which the rules are evaluated: the objects, or what other objects were made from.
 	Policies []Object
 	Notes    []Note
-	// Became tells of dependency-watchdog's configurations what each of their fields became, and of others' policies what to mind.
+	// Outcomes say what each field of dependency-watchdog's configurations was converted to, and what to note about other objects.
 	Became []Note
 }
 
@@ -49,7 +51,7 @@ func (r Result) Failed() bool {
 type source struct {
 	// kind that it becomes.
 	kind string
-	// mark is a word that every such configuration has, also one that can't be read.
+	// keyword is in the text of every such configuration, also of one that can't be parsed.
 	mark string
 	// recognizes says whether a document is one.
 	recognizes func(map[string]any) bool
@@ -102,7 +104,7 @@ func convertDocument(r *Result, d manifest.Document, kind string) {
 	p.leaveOut("", d.Object, kind)
 }
 
-// leaveOut warns of what is nothing for the kind, and says for which one it is something.
+// warnIgnored warns of a document that isn't for the kind, and says for which kind it is.
 func (p *place) leaveOut(path string, object map[string]any, kind string) {
 	hint := ""
 	for _, s := range sources {
@@ -122,7 +124,7 @@ func recognize(object map[string]any, kind string) *source {
 	return nil
 }
 
-// convertConfigMap looks for configurations in a ConfigMap's values.
+// convertConfigMap converts the configurations in a ConfigMap's values.
 func convertConfigMap(p *place, kind string) {
 	data, _ := p.document.Object["data"].(map[string]any)
 	for _, key := range sortedKeys(data) {
@@ -150,12 +152,12 @@ func convertConfigMap(p *place, kind string) {
 	}
 }
 
-// marked says whether a text seems to be meant as something that is converted.
+// hasKeyword says whether a text seems to be meant as a configuration for the kind.
 func marked(text, kind string) bool {
 	return slices.ContainsFunc(sources, func(s source) bool { return s.kind == kind && strings.Contains(text, s.mark) })
 }
 
-// refuseTwins finds objects of one name: applied, the last would silently replace the others; and those for one thing.
+// rejectDuplicates reports objects of one name, since kubectl apply would silently keep the last of them; and those for one target.
 func (r *Result) refuseTwins() {
 	first := map[string]Object{}
 	refuse := func(o Object, name, why string) {
@@ -181,7 +183,7 @@ func (r *Result) refuseTwins() {
 	}
 }
 
-// place is a document that is being converted.
+// pass is the conversion of one document.
 type place struct {
 	result   *Result
 	document manifest.Document
@@ -218,14 +220,14 @@ func (p *place) policy(path, kind, name, namespace string, spec map[string]any) 
 	p.result.Policies = append(p.result.Policies, o)
 }
 
-// object adds one, of whatever kind.
+// object adds an object of any kind.
 func (p *place) object(path string, o Object) Object {
 	o.File, o.Line = p.document.File, p.document.LineOf(path)+p.before
 	p.result.Objects = append(p.result.Objects, o)
 	return o
 }
 
-// became tells what became of a place.
+// recordOutcome records what a field was converted to.
 func (p *place) became(path, message string) {
 	p.result.Became = append(p.result.Became, Note{File: p.document.File, Line: p.document.LineOf(path) + p.before, Message: message})
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 )
 
-// destinationRules are what Istio has for OutlierPolicies, and trafficPolicies what Envoy Gateway has. What becomes of their fields in Envoy is
-// in applyOutlierDetection of istio/istio (pilot/pkg/networking/core/cluster_traffic_policy.go), and in buildXdsOutlierDetection of envoyproxy/gateway
-// v1.9.1 (internal/xds/translator/cluster.go).
+// destinationRules are Istio's objects for OutlierPolicies, and trafficPolicies Envoy Gateway's. How their fields are translated for Envoy is in
+// applyOutlierDetection of istio/istio (pilot/pkg/networking/core/cluster_traffic_policy.go), and in buildXdsOutlierDetection of
+// envoyproxy/gateway v1.9.1 (internal/xds/translator/cluster.go).
 var (
 	destinationRules = source{kind: "DestinationRule", mark: outlierPolicy, recognizes: isOutlierPolicy, convert: func(p *place) { p.elsewhere("Istio", (*place).toIstio) }}
 	trafficPolicies  = source{kind: "BackendTrafficPolicy", mark: outlierPolicy, recognizes: isOutlierPolicy, convert: func(p *place) { p.elsewhere("Envoy Gateway", (*place).toEnvoyGateway) }}
@@ -24,9 +24,9 @@ var (
 
 const (
 	gatewayGroup = "gateway.networking.k8s.io"
-	// istioRoot is where Istio's rules for all namespaces are, unless its meshConfig says otherwise.
+	// istioRoot is the namespace of Istio's rules for all namespaces, by default.
 	istioRoot = "istio-system"
-	// Envoy's own, which neither Istio nor Envoy Gateway leave to it.
+	// Envoy's defaults, which Istio and Envoy Gateway replace by their own.
 	defaultConnectTimeout = 5 * time.Second
 	defaultMaxEjection    = 300 * time.Second
 )
@@ -35,7 +35,7 @@ func isOutlierPolicy(object map[string]any) bool {
 	return object["kind"] == outlierPolicy && object["apiVersion"] == v1alpha1.GroupVersion.String()
 }
 
-// elsewhere reads an OutlierPolicy, and tells what neither of the others has.
+// convertOutlierPolicy converts an OutlierPolicy, and warns of what neither Istio nor Envoy Gateway has.
 func (p *place) elsewhere(control string, convert func(*place, *v1alpha1.OutlierPolicy, *outlier.Settings)) {
 	op := &v1alpha1.OutlierPolicy{}
 	err := runtime.DefaultUnstructuredConverter.FromUnstructured(p.document.Object, op)
@@ -71,7 +71,7 @@ func (p *place) elsewhere(control string, convert func(*place, *v1alpha1.Outlier
 	convert(p, op, s)
 }
 
-// connectTimeout is written also where the policy leaves it to Envoy: the others have 10s.
+// connectTimeout is written also where the policy has Envoy's default: Istio's and Envoy Gateway's is 10s.
 func connectTimeout(s *outlier.Settings) time.Duration {
 	if s.ConnectTimeout != nil {
 		return *s.ConnectTimeout
@@ -79,7 +79,7 @@ func connectTimeout(s *outlier.Settings) time.Duration {
 	return defaultConnectTimeout
 }
 
-// common are the fields that both have, as the first calls them.
+// commonFields are the fields that Istio and Envoy Gateway have under the same name.
 func common(s *outlier.Settings) map[string]any {
 	d := map[string]any{"interval": length(s.SweepInterval()), "baseEjectionTime": length(s.BaseEjectionTime())}
 	if percent := s.MaxEjectionPercent(); percent > 0 {
@@ -187,7 +187,7 @@ func (p *place) toEnvoyGateway(op *v1alpha1.OutlierPolicy, s *outlier.Settings) 
 	p.became("", fmt.Sprintf("became BackendTrafficPolicy %s/%s; of two for one route Envoy Gateway takes the older: where there is one for %s, write healthCheck and timeout into it", op.Namespace, op.Name, strings.Join(names, ", ")))
 }
 
-// length is a duration as Envoy Gateway writes them, in whole numbers, which Istio reads too. What is less than a millisecond Envoy cuts off.
+// durationText formats a duration as Envoy Gateway does, in whole numbers, which Istio parses too. Envoy truncates to milliseconds.
 func length(d time.Duration) string {
 	text := ""
 	for _, unit := range []struct {

@@ -24,7 +24,7 @@ var detectionFields = []string{
 	"consecutiveLocalOriginFailure", "maxEjectionPercent", "maxEjectionTimeJitter",
 }
 
-// outlierDefaults is the block in Contour's configuration file, as it was designed. What else is in that file stays Contour's.
+// outlierDefaults is the block in Contour's configuration file, as it was designed. The rest of that file is ignored.
 var outlierDefaults = source{
 	kind: outlierPolicy,
 	mark: outlierDetection,
@@ -99,7 +99,7 @@ func targetsOf(proxy string, spec map[string]any, services []proxyService) (targ
 	return targets
 }
 
-// proxyName is what the API server would take; a name leaves room for what tells several policies apart.
+// proxyName returns a name that the API server would accept, short enough for the suffix of several policies.
 func (p *place) proxyName() (name, namespace string, ok bool) {
 	metadata, _ := p.document.Object["metadata"].(map[string]any)
 	name, namespace = textOr(metadata["name"], ""), textOr(metadata["namespace"], "")
@@ -150,7 +150,7 @@ func (p *place) proxyService(path string, entry map[string]any) (s proxyService,
 	return s, ok
 }
 
-// eachPortOnce refuses what a policy can't tell apart: it is for a Service's port in the whole proxy.
+// checkPortsAgree refuses different settings for one Service's port: a policy is for a port in the whole proxy.
 func (p *place) eachPortOnce(services []proxyService) bool {
 	ok := true
 	for i, s := range services {
@@ -166,7 +166,7 @@ func (p *place) eachPortOnce(services []proxyService) bool {
 	return ok
 }
 
-// outlierSpec is what a block says, in the fields of a policy's spec. A field without a value says nothing.
+// outlierSpec converts a block to the fields of a policy's spec. A field without a value is ignored.
 func (p *place) outlierSpec(path string, value any) (spec map[string]any, ok bool) {
 	block, isMap := value.(map[string]any)
 	if !isMap {

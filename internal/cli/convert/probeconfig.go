@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// probeConfigs is dependency-watchdog's configuration of its prober, also as it was named by later and earlier versions.
+// probeConfigs is dependency-watchdog's configuration of its prober, with the field names of all its versions.
 var probeConfigs = source{
 	kind: "ProbeConfig",
 	mark: dependents,
@@ -27,7 +27,7 @@ const (
 	fraction       = "nodeLeaseFailureFraction"
 )
 
-// proberFields are carried over. Of two names for one thing the older one, or that of another version, comes second.
+// proberFields are copied. Of two names for one field the older one, or that of another version, comes second.
 var proberFields = []struct{ old, path string }{
 	{internalSecret, "spec.internalKubeConfigSecretName"}, {oneSecret, "spec.internalKubeConfigSecretName"},
 	{externalSecret, "spec.externalKubeConfigSecretName"},
@@ -65,7 +65,7 @@ func convertProbeConfig(p *place) {
 	}
 }
 
-// named is a name, which the API server must take, too.
+// copyName copies a name, which the API server must accept.
 func (f *fields) named(field string, metadata map[string]any, problems func(string) []string) {
 	value := f.values[field]
 	if value == nil || value == "" {
@@ -84,12 +84,12 @@ func (f *fields) named(field string, metadata map[string]any, problems func(stri
 	f.becomes(field, metadata, "metadata."+field)
 }
 
-// leasesAlone says whether this is for a prober that has one kubeconfig, and goes by the nodes' leases.
+// usesLeasesOnly says whether this is for a prober with one kubeconfig, which checks only the nodes' leases.
 func (f *fields) leasesAlone() bool {
 	return f.values[oneSecret] != nil && f.values[externalSecret] == nil
 }
 
-// readLeases carries over what is about leases, with that prober's defaults, as it looked at leases whatever was written.
+// readLeases copies the fields for leases, with that prober's defaults, since it always checked leases.
 func (f *fields) readLeases(spec map[string]any) {
 	if !f.leasesAlone() && f.values[grace] == nil && f.values[fraction] == nil {
 		return
@@ -102,8 +102,8 @@ func (f *fields) readLeases(spec map[string]any) {
 	spec["nodeLeases"] = leases
 }
 
-// fit changes what a ProbeConfig can't have: a probeInterval that is too long for its leases, and a probeTimeout that isn't less than
-// probeInterval, as the prober's own default of 30s.
+// adjustIntervals changes what a ProbeConfig doesn't allow: a probeInterval that is too long for its leases, and a probeTimeout that isn't
+// less than probeInterval, as the prober's own default of 30s.
 func (f *fields) fit() {
 	interval, ok := durationOr(f.values["probeInterval"], "10s")
 	most, leases := durationOr(f.values[grace], "")
@@ -118,7 +118,7 @@ func (f *fields) fit() {
 	}
 }
 
-// twoSecrets asks for both kubeconfigs, and gives the second a name where the prober had but one.
+// requireBothSecrets requires both kubeconfigs, and sets a name for the second where the prober had only one.
 func (f *fields) twoSecrets(spec map[string]any) {
 	const why = "a ProbeConfig compares the way inside with the one that nodes take, so it needs a Secret for each"
 	if f.leasesAlone() {
@@ -165,7 +165,7 @@ func (p *place) dependent(path, to string, entry map[string]any) map[string]any 
 	return info
 }
 
-// below carries over a map's fields but for replicas: what is scaled down gets back what it had.
+// copyMap copies a map's fields except for replicas: what is scaled down gets back the number that it had.
 func (f *fields) below(name string, to map[string]any, path string, names ...string) {
 	entry, isMap := f.values[name].(map[string]any)
 	if !isMap {

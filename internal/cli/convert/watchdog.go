@@ -31,7 +31,7 @@ type fields struct {
 	keys map[string]string
 }
 
-// fields reads a map of which these fields are known, and tells of the others.
+// fields reads a map of which these fields are known, and warns of the others.
 func (p *place) fields(path string, object map[string]any, names ...string) *fields {
 	f := &fields{p: p, path: path, values: map[string]any{}, keys: map[string]string{}}
 	for _, key := range sortedKeys(object) {
@@ -51,7 +51,7 @@ func (p *place) fields(path string, object map[string]any, names ...string) *fie
 	return f
 }
 
-// at is where a field is.
+// pathOf is a field's path.
 func (f *fields) at(name string) string {
 	if key := f.keys[name]; key != "" {
 		name = key
@@ -59,7 +59,7 @@ func (f *fields) at(name string) string {
 	return strings.TrimPrefix(f.path+"."+name, ".")
 }
 
-// fallBack gives a field that isn't there the value that dependency-watchdog then takes.
+// setDefault sets a missing field to dependency-watchdog's default.
 func (f *fields) fallBack(name string, value any) {
 	if f.values[name] == nil {
 		f.values[name] = value
@@ -67,7 +67,7 @@ func (f *fields) fallBack(name string, value any) {
 	}
 }
 
-// becomes copies a field to this path of the policy, whose last element is its key in a map, and tells so.
+// copyTo copies a field to this path of the policy, whose last element is its key in a map, and records that.
 func (f *fields) becomes(name string, to map[string]any, path string) {
 	value, there := f.values[name]
 	if !there {

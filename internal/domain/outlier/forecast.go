@@ -13,9 +13,8 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
-// Forecast is what a policy would mean if it were in force now. Counts are of all; samples are at most sample.Size, in the order
-// of the clusters. The targets that something is the matter with are those that it names: a default has none. Rules read all
-// but Items.
+// Forecast is what a policy would do if it were in force now. Counts are of all; samples have at most sample.Size names, in the order of
+// the clusters. The targets in it are those of the spec that have a problem; a default has none. Rules read all but Items.
 type Forecast struct {
 	// Unreadable says why the spec can't be read; then nothing else is known.
 	Unreadable string
@@ -27,21 +26,21 @@ type Forecast struct {
 	// Inert of them have hosts, of which none can be ejected.
 	Inert      int
 	InertNames []string
-	// Undetected of them are for TCP, where nothing but Envoy's own errors happens, which aren't counted.
+	// Undetected of them are for TCP, where only locally originated errors happen, which the policy doesn't count.
 	Undetected      int
 	UndetectedNames []string
-	// MissingTargets, EmptyTargets, ExternalTargets and Conflicts are targets that aren't there, have no ready endpoints, are of
-	// type ExternalName, or have a policy already. OverTLSTargets are what routes send to over TLS.
+	// MissingTargets, EmptyTargets, ExternalTargets and Conflicts are targets that don't exist, have no ready endpoints, are of type
+	// ExternalName, or have a policy already. OverTLSTargets are what routes send to over TLS.
 	MissingTargets, EmptyTargets, ExternalTargets, OverTLSTargets, Conflicts []string
-	// NotFollowed is what Services of its clusters say and Envoys aren't told.
+	// NotFollowed counts settings of the clusters' Services that Envoys don't follow.
 	NotFollowed      int
 	NotFollowedTexts []string
 	// Ejected is how many hosts some Envoy has ejected now for the stored policy of this name.
 	Ejected int
-	// EjectionsUnknown says that Envoys are asked whom they have ejected for the stored policy, and that nobody can tell.
+	// EjectionsUnknown: Envoys are polled for ejections, and those of the stored policy aren't known.
 	EjectionsUnknown bool
 
-	// Items tell people the same of each cluster.
+	// Items are the same for each cluster, for the CLI's output.
 	Items Items
 }
 
@@ -63,15 +62,15 @@ type ClusterForecast struct {
 	// hold for.
 	Hosts     int `json:"hosts"`
 	Ejectable int `json:"ejectable"`
-	// EjectsEverything: all hosts may be ejected at once while nothing sends traffic to them all the same.
+	// EjectsEverything: all hosts may be ejected at once, and no panic threshold keeps traffic on them.
 	EjectsEverything bool `json:"ejectsEverything"`
-	// Inert: nobody can be ejected, though there are hosts and the policy is meant to.
+	// Inert: no host can be ejected, though there are hosts and the policy enforces.
 	Inert bool `json:"-"`
-	// Undetected: Envoy counts errors that can't happen; over bytes alone there are only its own.
+	// Undetected: Envoy counts only errors that can't happen; over raw TCP there are only locally originated ones.
 	Undetected bool `json:"-"`
 }
 
-// ForecastOf tells what a policy would mean in place of a stored one of its name.
+// ForecastOf returns what a policy would do in place of a stored one of its name.
 func ForecastOf(op *v1alpha1.OutlierPolicy, w World, ownNamespace string) Forecast {
 	p, err := NewPolicy(op)
 	if err != nil {
@@ -104,7 +103,7 @@ func ForecastOf(op *v1alpha1.OutlierPolicy, w World, ownNamespace string) Foreca
 	return f.Forecast
 }
 
-// forecaster works out a forecast.
+// forecaster computes a forecast.
 type forecaster struct {
 	Forecast
 	policy *Policy
@@ -112,7 +111,7 @@ type forecaster struct {
 	index  *Index
 }
 
-// service takes in the clusters of a Service.
+// service adds the clusters of a Service.
 func (f *forecaster) service(svc *corev1.Service) {
 	var notFollowed []string
 	for _, a := range f.index.Assign(svc, nil) {
@@ -133,7 +132,7 @@ func (f *forecaster) service(svc *corev1.Service) {
 	}
 }
 
-// judge says what could be done to a cluster with so many hosts.
+// evaluate sets what the policy could do to a cluster with so many hosts.
 func (c *ClusterForecast) judge(a *Assignment, hosts int) {
 	c.Policy, c.Hosts = a.Policy.Key().String(), hosts
 	if !a.Policy.Detects() {
@@ -145,7 +144,7 @@ func (c *ClusterForecast) judge(a *Assignment, hosts int) {
 	c.Undetected = a.TCP && s.Split && s.LocalOriginThreshold() == 0
 }
 
-// count takes in what the items say.
+// count sums up the items.
 func (f *Forecast) count() {
 	f.Clusters = len(f.Items.Clusters)
 	for _, c := range f.Items.Clusters {
@@ -165,7 +164,7 @@ func (f *Forecast) count() {
 	}
 }
 
-// target finds out what is the matter with a target.
+// target adds the problems of a target.
 func (f *forecaster) target(ref v1alpha1.OutlierTargetReference) {
 	text := TargetText(ref)
 	for _, other := range f.index.of(f.policy.Namespace).byTarget[keyOf(ref)] {

@@ -14,7 +14,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 )
 
-// shop has Services of one, two and no hosts, one that is a name elsewhere, one for TCP, and routes to some.
+// shop has Services of one, two and no hosts, one of type ExternalName, one for TCP, and routes to some.
 const shop = `
 apiVersion: v1
 kind: Service
@@ -162,7 +162,7 @@ func TestForecast(t *testing.T) {
 	}
 }
 
-// TestWhatAServiceSaysOfAPort: what Kubernetes and Istio write is understood, and what isn't is told.
+// TestWhatAServiceSaysOfAPort: appProtocols of Kubernetes and Istio are known, and others are reported.
 func TestWhatAServiceSaysOfAPort(t *testing.T) {
 	const h2c, bytes, plain, unknown, unsaid = "HTTP/2", "bytes", "HTTP/1.1", "isn't known", "has no appProtocol"
 	for _, c := range []struct{ name, protocol, want string }{

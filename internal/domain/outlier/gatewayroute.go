@@ -11,12 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// GatewayRoute is a route as Envoy Gateway makes clusters of it.
+// GatewayRoute is a route with the clusters that Envoy Gateway makes of it.
 type GatewayRoute struct {
 	Namespace string
 	RouteKey
 	Labels map[string]string
-	// Gateways that took it, by what its status says.
+	// Gateways that accepted it, by its status.
 	Gateways []types.NamespacedName
 	Clusters []RouteCluster
 }
@@ -25,11 +25,11 @@ type GatewayRoute struct {
 type RouteCluster struct {
 	Name     string
 	Backends []RouteBackend
-	// Others: it sends traffic to something that is no Service, too, or whose kind Autohealer doesn't know.
+	// HasOtherBackends: it also sends traffic to something that isn't a Service.
 	Others bool
 }
 
-// RouteBackend is a port of a Service that gets traffic.
+// RouteBackend is a Service's port that gets traffic from the route.
 type RouteBackend struct {
 	Service types.NamespacedName
 	Port    int32
@@ -67,7 +67,7 @@ type gatewayBackend struct {
 	Filters   []map[string]any `json:"filters"`
 }
 
-// ReadGatewayRoute reads a route of one of the RouteKinds. An HTTPProxy is for no Gateway.
+// ReadGatewayRoute reads a route of one of the RouteKinds. An HTTPProxy has no Gateway.
 func ReadGatewayRoute(kind string, object map[string]any) (r GatewayRoute, err error) {
 	if kind == kindHTTPProxy {
 		return r, nil
@@ -81,7 +81,7 @@ func ReadGatewayRoute(kind string, object map[string]any) (r GatewayRoute, err e
 		gateway := or(p.ParentRef.Group, gatewayGroup) == gatewayGroup && or(p.ParentRef.Kind, "Gateway") == "Gateway"
 		name := types.NamespacedName{Namespace: or(p.ParentRef.Namespace, read.Namespace), Name: p.ParentRef.Name}
 		taken := slices.ContainsFunc(p.Conditions, func(c metav1.Condition) bool { return c.Type == "Accepted" && c.Status == metav1.ConditionTrue })
-		if gateway && taken && !slices.Contains(r.Gateways, name) { // once, however many of its listeners took it
+		if gateway && taken && !slices.Contains(r.Gateways, name) { // once, however many of its listeners accepted it
 			r.Gateways = append(r.Gateways, name)
 		}
 	}
@@ -89,8 +89,8 @@ func ReadGatewayRoute(kind string, object map[string]any) (r GatewayRoute, err e
 	return r, nil
 }
 
-// addClusters names them as Envoy Gateway does. The rules of a route for bytes are one cluster; a rule whose backends are filtered one by one is as
-// many as it has backends.
+// addClusters adds the route's clusters, named as by Envoy Gateway. All rules of a route for raw TCP are one cluster; a rule with filters on
+// single backends is one cluster for each backend.
 func (r *GatewayRoute) addClusters(read *gatewayRoute) {
 	prefix := fmt.Sprintf("%s/%s/%s/rule/", strings.ToLower(r.Kind), r.Namespace, r.Name)
 	if r.forBytes() {
@@ -121,7 +121,7 @@ func (r *GatewayRoute) addClusters(read *gatewayRoute) {
 	}
 }
 
-// add what gets traffic.
+// add adds a backend that gets traffic.
 func (c *RouteCluster) add(namespace string, b gatewayBackend) {
 	if or(b.Weight, 1) == 0 {
 		return

@@ -85,7 +85,7 @@ type translated struct {
 	endpoints *endpointv3.ClusterLoadAssignment
 }
 
-// translate gives all clusters of a world, and checks of each what Envoy's own API says a valid one is.
+// translate returns all clusters of some objects, each validated by Envoy's own API.
 func translate(t *testing.T, w outlier.World) (all []translated) {
 	t.Helper()
 	x := outlier.NewIndex(policiesOf(t, w), w.Routes, "autohealer-system")

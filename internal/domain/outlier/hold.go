@@ -2,8 +2,8 @@ package outlier
 
 import "github.com/resourcestack/autohealer/internal/domain/lifecycle"
 
-// Under gives the policy by which a cluster's hosts are judged in a state, where wanted is to hold and before did; nil is
-// none. The cluster's endpoints are followed in any.
+// EffectivePolicy returns the policy that is in force for a cluster in a lifecycle state, where wanted is the policy that holds and before
+// was in force; nil is none. The cluster's endpoints are updated in any state.
 func Under(state lifecycle.State, wanted, before *Policy) *Policy {
 	switch {
 	case state == lifecycle.Active || wanted.same(before):
@@ -18,7 +18,7 @@ func Under(state lifecycle.State, wanted, before *Policy) *Policy {
 	return nil
 }
 
-// same says whether two policies have Envoy do the same.
+// sameRevision says whether two policies are the same generation of one, or detect nothing.
 func (p *Policy) same(other *Policy) bool {
 	if !p.Detects() || !other.Detects() {
 		return p.Detects() == other.Detects()

@@ -11,16 +11,16 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
 
-// Index finds the policies for clusters. It doesn't change.
+// Index finds the policies for clusters. It is immutable.
 type Index struct {
 	ownNamespace string
 	// global is the cluster's default.
 	global []*Policy
-	// namespaces are all that have policies or routes: what is in one says nothing of another.
+	// namespaces are those that have policies or routes. They are independent of each other.
 	namespaces map[string]*namespaced
 }
 
-// namespaced is what an Index knows of one namespace.
+// namespaced is the part of an Index for one namespace.
 type namespaced struct {
 	// byTarget are the policies for a target, the oldest first.
 	byTarget map[targetKey][]*Policy
@@ -29,7 +29,7 @@ type namespaced struct {
 	edges map[portID][]*Route
 }
 
-// targetKey is a target with all that narrows it. The kind of a default is Namespace.
+// targetKey is a target with its section and backend. The kind of a default is Namespace.
 type targetKey struct {
 	kind, name, section string
 	backend             v1alpha1.OutlierBackend
@@ -40,8 +40,8 @@ type portID struct {
 	port    int32
 }
 
-// NewIndex makes an index of policies, of which none is being deleted, and routes. OwnNamespace is Autohealer's, where the default is
-// the cluster's; "" when it isn't known, and then no default is.
+// NewIndex makes an index of policies, of which none is being deleted, and routes. OwnNamespace is Autohealer's, whose default is the
+// cluster's; "" when it isn't known, and then there is no cluster's default.
 func NewIndex(policies []*Policy, routes []Route, ownNamespace string) *Index {
 	x := &Index{ownNamespace: ownNamespace, namespaces: map[string]*namespaced{}}
 	for _, p := range policies {
@@ -53,8 +53,8 @@ func NewIndex(policies []*Policy, routes []Route, ownNamespace string) *Index {
 	return x
 }
 
-// With gives an index in which some namespaces have these policies and routes, and no others. The rest of it, and the cluster's
-// default, are as they were.
+// With returns an index in which some namespaces have these policies and routes, and no others. Other namespaces, and the cluster's
+// default, are unchanged.
 func (x *Index) With(namespaces map[string]bool, policies []*Policy, routes []Route) *Index {
 	next := &Index{ownNamespace: x.ownNamespace, global: x.global, namespaces: maps.Clone(x.namespaces)}
 	for namespace := range namespaces {
@@ -64,7 +64,7 @@ func (x *Index) With(namespaces map[string]bool, policies []*Policy, routes []Ro
 	return next
 }
 
-// fill namespaces of which nothing is known yet.
+// fill adds policies and routes to namespaces that are empty.
 func (x *Index) fill(policies []*Policy, routes []Route) {
 	for i := range routes {
 		x.in(routes[i].Namespace).routes[routes[i].RouteKey] = &routes[i]
@@ -86,7 +86,7 @@ func (x *Index) fill(policies []*Policy, routes []Route) {
 	}
 }
 
-// in gives what is known of a namespace, to add to it.
+// ensureNamespace returns the part for a namespace, to add to it.
 func (x *Index) in(namespace string) *namespaced {
 	n := x.namespaces[namespace]
 	if n == nil {
@@ -96,10 +96,10 @@ func (x *Index) in(namespace string) *namespaced {
 	return n
 }
 
-// nothing is known of a namespace without policies and routes.
+// emptyNamespace is the part for a namespace without policies and routes.
 var nothing = &namespaced{}
 
-// of gives what is known of a namespace.
+// namespace returns the part for a namespace, to read.
 func (x *Index) of(namespace string) *namespaced { return cmp.Or(x.namespaces[namespace], nothing) }
 
 func keyOf(ref v1alpha1.OutlierTargetReference) targetKey {
@@ -125,7 +125,7 @@ func (n *namespaced) addEdges(r *Route, only *v1alpha1.OutlierBackend) {
 	}
 }
 
-// at are the policies for a cluster at a level, the oldest first.
+// policiesAt are the policies for a cluster at a level, the oldest first.
 func (x *Index) at(level Level, key Key, port corev1.ServicePort) []*Policy {
 	namespace, target := key.Service.Namespace, targetKey{kind: kindService, name: key.Service.Name}
 	switch level {
@@ -152,7 +152,7 @@ const (
 	kindNamespace = "Namespace"
 )
 
-// Lacks tells what a target lacks that stands for no port of the namespace's Services; "" for one that does.
+// Missing says what doesn't exist of a target without a port of the namespace's Services; "" for one with a port.
 func (x *Index) Lacks(namespace string, ref v1alpha1.OutlierTargetReference, services []*corev1.Service) string {
 	found := x.find(namespace, ref, services)
 	if len(found.Ports) > 0 {
@@ -164,7 +164,7 @@ func (x *Index) Lacks(namespace string, ref v1alpha1.OutlierTargetReference, ser
 // IsGlobal says whether a policy is the cluster's default.
 func (x *Index) IsGlobal(p *Policy) bool { return p.IsDefault() && p.Namespace == x.ownNamespace }
 
-// HasRoute says whether a namespace has a route, as far as routes are read.
+// HasRoute says whether a namespace has a route, among those that are read.
 func (x *Index) HasRoute(namespace string, route RouteKey) bool {
 	return x.of(namespace).routes[route] != nil
 }

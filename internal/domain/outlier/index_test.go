@@ -173,7 +173,7 @@ func TestTheMostSpecificAndOldestHolds(t *testing.T) {
 	})
 }
 
-// TestEjectableIsWhatEnvoyWouldDo ejects one host after the other by Envoy's own words: while the share of those ejected, with
+// TestEjectableIsWhatEnvoyWouldDo ejects one host after the other as Envoy's documentation says: while the share of those ejected, with
 // one more, is no more than the maximum; and one in any case.
 func TestEjectableIsWhatEnvoyWouldDo(t *testing.T) {
 	for hosts := range 40 {

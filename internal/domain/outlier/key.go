@@ -15,7 +15,7 @@ type Key struct {
 	Route RouteKey
 }
 
-// String is the cluster's name: namespace/service/port, and @kind/route for one of a route's own.
+// String is the cluster's name: namespace/service/port, with @kind/route for a route's.
 func (k Key) String() string {
 	name := k.Service.Namespace + "/" + k.Service.Name + "/" + strconv.Itoa(int(k.Port))
 	if k.Route != (RouteKey{}) {
@@ -24,7 +24,7 @@ func (k Key) String() string {
 	return name
 }
 
-// ParseKey reads a cluster's name; ok is false for one that isn't ours.
+// ParseKey reads a cluster's name; ok is false for one that isn't Autohealer's.
 func ParseKey(name string) (k Key, ok bool) {
 	shared, route, own := strings.Cut(name, "@")
 	parts := strings.Split(shared, "/")

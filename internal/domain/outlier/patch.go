@@ -16,23 +16,23 @@ import (
 // gatewayGroup is the Gateway API's.
 const gatewayGroup = "gateway.networking.k8s.io"
 
-// The kinds beside routes that patches for Envoy Gateway are made of and by.
+// The kinds besides routes that patches for Envoy Gateway are made from and written to.
 var (
 	GatewayKind       = schema.GroupKind{Group: gatewayGroup, Kind: "Gateway"}
 	TrafficPolicyKind = schema.GroupKind{Group: "gateway.envoyproxy.io", Kind: "BackendTrafficPolicy"}
 	PatchPolicyKind   = schema.GroupKind{Group: "gateway.envoyproxy.io", Kind: "EnvoyPatchPolicy"}
 
-	// PatchKinds are all of them. Their definitions being absent is normal.
+	// PatchKinds are all of them. A cluster may not have their CustomResourceDefinitions.
 	PatchKinds = []schema.GroupKind{GatewayKind, TrafficPolicyKind, PatchPolicyKind}
 )
 
-// PatchWorld is what the patches for Envoy Gateway are made of.
+// PatchObjects are what the patches for Envoy Gateway are made from.
 type PatchWorld struct {
 	// Gateways that Autohealer may patch.
 	Gateways []Gateway
 	Routes   []GatewayRoute
 	Services map[types.NamespacedName]*corev1.Service
-	// Traffic are BackendTrafficPolicies that say how outliers are detected.
+	// TrafficPolicies are the BackendTrafficPolicies that configure outlier detection.
 	Traffic []TrafficPolicy
 }
 
@@ -46,35 +46,35 @@ type Gateway struct {
 type Patched struct {
 	Gateway types.NamespacedName
 	Cluster string
-	// Policies for its backends, each once. Where there are several, all have Envoy do the same, unless Why says otherwise.
+	// Policies for its backends, each once. Several have the same detection, unless there is an Obstacle.
 	Policies []*Policy
-	// Why nothing is patched, though there are policies.
+	// Obstacle to patching, though there are policies.
 	Why Unpatched
-	// Traffic is the BackendTrafficPolicy that decides.
+	// TrafficPolicy is the BackendTrafficPolicy that configures detection instead.
 	Traffic types.NamespacedName
 }
 
 // Detects says whether the cluster is to detect outliers.
 func (p *Patched) Detects() bool { return p.Why == NotUnpatched && p.Policies[0].Detects() }
 
-// Doubtful says whether it isn't known yet what the rules say of a policy for the cluster, which keeps what it has until then.
+// Doubtful says whether the rules aren't evaluated yet for a policy for the cluster, which keeps what it has until then.
 func (p *Patched) Doubtful() bool {
 	return slices.ContainsFunc(p.Policies, func(of *Policy) bool { return of.Doubtful })
 }
 
-// Unpatched says why a cluster isn't patched.
+// Obstacle is why a cluster isn't patched.
 type Unpatched string
 
-// A BackendTrafficPolicy is somebody's word on the very same setting of the very same cluster, so that it comes first.
+// A BackendTrafficPolicy configures the same setting of the same cluster explicitly, so it takes precedence.
 const (
 	NotUnpatched Unpatched = ""
-	// Decided by a BackendTrafficPolicy.
+	// DecidedByTrafficPolicy: a BackendTrafficPolicy configures detection.
 	Decided Unpatched = "Decided"
-	// Disagreed: the rule's backends have different policies, or some have none, and are one cluster.
+	// BackendsDiffer: the backends of one cluster have different policies, or some have none.
 	Disagreed Unpatched = "Disagreed"
 )
 
-// Patches gives the clusters of all Gateways that some policy is for, by Gateway and cluster.
+// Patches are the clusters of all Gateways that some policy is for, sorted by Gateway and cluster.
 func (x *Index) Patches(w PatchWorld) (all []Patched) {
 	for _, route := range w.Routes {
 		for i := range w.Gateways {
@@ -101,7 +101,7 @@ func (x *Index) Patches(w PatchWorld) (all []Patched) {
 	return all
 }
 
-// agree gives the policies for a cluster's backends.
+// policiesFor returns the policies for a cluster's backends.
 func (x *Index) agree(route *GatewayRoute, c RouteCluster, services map[types.NamespacedName]*corev1.Service) (policies []*Policy, why Unpatched) {
 	lacking := c.Others
 	for _, b := range c.Backends {
@@ -119,8 +119,8 @@ func (x *Index) agree(route *GatewayRoute, c RouteCluster, services map[types.Na
 	return policies, why
 }
 
-// holds is the most specific policy for a backend; nil for none. It is of the Service's namespace, whose owners know how their hosts fail: the
-// route's own levels are for routes in there.
+// mostSpecific is the policy that holds for a backend; nil for none. It is of the Service's namespace, whose owners know how their hosts
+// fail: policies for routes count only for routes in that namespace.
 func (x *Index) holds(route *GatewayRoute, b RouteBackend, svc *corev1.Service) *Policy {
 	if svc == nil || svc.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil
@@ -141,7 +141,7 @@ func (x *Index) holds(route *GatewayRoute, b RouteBackend, svc *corev1.Service) 
 	return nil
 }
 
-// alike says whether two policies have Envoy do the same, now and in doubt.
+// sameDetection says whether two policies give the same configuration of Envoy, and neither is doubtful.
 func (p *Policy) alike(other *Policy) bool {
 	if p == other {
 		return true
@@ -152,7 +152,7 @@ func (p *Policy) alike(other *Policy) bool {
 	return !p.Detects() || p.text() == other.text()
 }
 
-// text is what Envoy is told by a policy.
+// detectionText is the configuration of Envoy by a policy, to compare.
 func (p *Policy) text() string {
 	fields, err := p.clusterFields()
 	if err != nil {

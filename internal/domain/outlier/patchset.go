@@ -18,26 +18,26 @@ const clusterType = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 // PatchesName is the name of a Gateway's EnvoyPatchPolicy.
 func PatchesName(gateway string) string { return "autohealer." + gateway }
 
-// PatchedGateway is the Gateway that an EnvoyPatchPolicy is for; ok is false for a name that Autohealer gives none.
+// PatchedGateway is the Gateway that an EnvoyPatchPolicy is for; ok is false for a name that isn't one of Autohealer's.
 func PatchedGateway(name types.NamespacedName) (gateway types.NamespacedName, ok bool) {
 	of, ok := strings.CutPrefix(name.Name, PatchesName(""))
 	return types.NamespacedName{Namespace: name.Namespace, Name: of}, ok
 }
 
-// PatchSet is what a Gateway's EnvoyPatchPolicy says of clusters, by their names.
+// PatchSet are the patches in a Gateway's EnvoyPatchPolicy, by the names of the clusters.
 type PatchSet map[string]ClusterPatch
 
 // ClusterPatch has Envoy detect outliers in one cluster.
 type ClusterPatch struct {
-	// For are the policies that it is for, the oldest of the patch first.
+	// For are the policies that the patch is for, in the order of Patched.Policies.
 	For []PatchedFor
-	// Observes: Envoy counts, and ejects nobody. It isn't known of what was read.
+	// Observes: Envoy counts errors, and ejects no host. It is false in a set that was read.
 	Observes bool
 	// operations on the cluster, in the content of an unstructured object.
 	operations []any
 }
 
-// PatchedFor is a policy as it was when it was patched for.
+// PatchedFor is the generation of a policy that a patch was made for.
 type PatchedFor struct {
 	Namespace  string    `json:"namespace"`
 	Name       string    `json:"name"`
@@ -45,7 +45,7 @@ type PatchedFor struct {
 	Generation int64     `json:"generation"`
 }
 
-// NewPatchSet makes what all clusters of one Gateway are to have that detect outliers.
+// NewPatchSet makes the patches of all clusters of one Gateway that are to detect outliers.
 func NewPatchSet(clusters []Patched) (PatchSet, error) {
 	set := PatchSet{}
 	for i := range clusters {
@@ -73,7 +73,8 @@ func patchOf(cluster, path string, value any) map[string]any {
 	return map[string]any{"type": clusterType, "name": cluster, "operation": map[string]any{"op": "add", "path": path, "value": value}}
 }
 
-// ReadPatchSet reads an EnvoyPatchPolicy of Autohealer's: its spec, and the record of whom it is for. A patch that isn't in the record is left out.
+// ReadPatchSet reads an EnvoyPatchPolicy of Autohealer's: its spec, and the record of the policies that it is for. A patch that isn't in the
+// record is left out.
 func ReadPatchSet(spec map[string]any, record string) (PatchSet, error) {
 	by := map[string][]PatchedFor{}
 	if err := json.Unmarshal([]byte(record), &by); err != nil {
@@ -89,7 +90,7 @@ func ReadPatchSet(spec map[string]any, record string) (PatchSet, error) {
 	return set, nil
 }
 
-// Record is the text of whom the patches are for.
+// Record is the encoded record of the policies that the patches are for.
 func (s PatchSet) Record() (string, error) {
 	by := make(map[string][]PatchedFor, len(s))
 	for name, patch := range s {
@@ -110,7 +111,8 @@ func (s PatchSet) Spec(gateway string) map[string]any {
 	}
 }
 
-// Under gives what a Gateway's clusters are to have in a state, where s is what is wanted and before what they have. Those in doubt stay as they are.
+// Effective returns the patches that a Gateway's clusters are to have in a lifecycle state, where s is wanted and before is stored. Patches of
+// doubtful clusters stay as they are.
 func (s PatchSet) Under(state lifecycle.State, doubtful func(cluster string) bool, before PatchSet) PatchSet {
 	next := PatchSet{}
 	for name := range union(s, before) {
@@ -134,7 +136,7 @@ func (s PatchSet) Under(state lifecycle.State, doubtful func(cluster string) boo
 	return next
 }
 
-// New are the clusters that have something else than before, by each policy that it is for.
+// Changed are the clusters whose patch is for other policies or generations than before, by the policies that it is for.
 func (s PatchSet) New(before PatchSet) map[PatchedFor][]string {
 	news := map[PatchedFor][]string{}
 	for name, patch := range s {
@@ -148,7 +150,7 @@ func (s PatchSet) New(before PatchSet) map[PatchedFor][]string {
 	return news
 }
 
-// Gone are the clusters that have nothing any more, by each policy that it was for.
+// Removed are the clusters whose patch was removed, by the policies that it was for.
 func (s PatchSet) Gone(before PatchSet) map[PatchedFor][]string {
 	gone := map[PatchedFor][]string{}
 	for name, patch := range before {

@@ -69,7 +69,7 @@ func TestAPatchThatIsInNoRecordIsNoneOfOurs(t *testing.T) {
 	}
 }
 
-// A pause holds back what is new, and lets detection end; a freeze and doubt hold back both.
+// A pause defers what is new, and lets detection end; a freeze and doubt defer both.
 func TestWhatIsPatchedWhileSomethingIsHeldBack(t *testing.T) {
 	same, gone := outlierPolicy(t, "shop", "same", 3), outlierPolicy(t, "shop", "gone", 3)
 	added, old, changed := outlierPolicy(t, "shop", "added", 3), outlierPolicy(t, "shop", "changed", 3), outlierPolicy(t, "shop", "changed", 4)

@@ -13,25 +13,25 @@ import (
 // DefaultName is the name of a policy without targets.
 const DefaultName = "default"
 
-// Policy is an OutlierPolicy made ready.
+// Policy is a parsed OutlierPolicy.
 type Policy struct {
 	Namespace, Name string
 	UID             types.UID
 	Generation      int64
-	// Created is zero for one that isn't stored yet, which makes it the newest.
+	// Created is zero for one that isn't stored yet, which counts as the newest.
 	Created time.Time
 
 	// Targets are empty for a default.
 	Targets  []v1alpha1.OutlierTargetReference
 	Disabled bool
 	Settings Settings
-	// Refused: the rules refuse it. It keeps its place, so that nothing less specific is done instead, and detects nothing.
+	// Refused: the rules refuse it. It keeps its precedence, so that no less specific policy is in force instead, and detects nothing.
 	Refused bool
-	// Doubtful: it isn't known yet what the rules say of it. It keeps its place, and its clusters stay as they are.
+	// Doubtful: the rules aren't evaluated yet for it. It keeps its precedence, and its clusters stay as they are.
 	Doubtful bool
 }
 
-// NewPolicy reads an OutlierPolicy. Its error names the field that can't be read; the CRD's schema refuses such values.
+// NewPolicy parses an OutlierPolicy. Its error names the field that can't be parsed; the CRD's schema refuses such values.
 func NewPolicy(op *v1alpha1.OutlierPolicy) (*Policy, error) {
 	p := &Policy{
 		Namespace: op.Namespace, Name: op.Name, UID: op.UID, Generation: op.Generation, Created: op.CreationTimestamp.Time,
@@ -47,13 +47,13 @@ func (p *Policy) Key() types.NamespacedName {
 	return types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
 }
 
-// IsDefault says whether the policy is for what no other one is for.
+// IsDefault says whether the policy applies where no policy with a target does.
 func (p *Policy) IsDefault() bool { return len(p.Targets) == 0 && p.Name == DefaultName }
 
-// Detects says whether Envoy is to detect anything for the policy.
+// Detects says whether the policy has Envoy detect outliers.
 func (p *Policy) Detects() bool { return p != nil && !p.Disabled && !p.Refused && !p.Doubtful }
 
-// older orders policies by who came first; of two of one moment the name decides.
+// older orders policies by creation; of two of the same time by name.
 func older(a, b *Policy) int {
 	if a.Created.IsZero() != b.Created.IsZero() {
 		return b.Created.Compare(a.Created)
@@ -70,7 +70,7 @@ const (
 	defaultEjectionPercent  = 10
 )
 
-// Settings are what a spec says of detection. What it leaves out is nil, and left to Envoy.
+// Settings are a spec's settings of detection. What the spec leaves out is nil, and has Envoy's default.
 type Settings struct {
 	ServerErrors                *uint32
 	Interval, Base, Max, Jitter *time.Duration
@@ -131,11 +131,11 @@ func or[T any](value *T, fallback T) T {
 	return *value
 }
 
-// ServerErrorThreshold is how many consecutive 5xx eject a host; 0 for any number.
+// ServerErrorThreshold is how many consecutive 5xx eject a host; 0 for no number.
 func (s *Settings) ServerErrorThreshold() uint32 { return or(s.ServerErrors, defaultConsecutive) }
 
-// LocalOriginThreshold is how many consecutive failures of Envoy's own eject a host; 0 for any number, and when they aren't
-// counted apart.
+// LocalOriginThreshold is how many consecutive locally originated failures eject a host; 0 for no number, and when they aren't counted
+// separately.
 func (s *Settings) LocalOriginThreshold() uint32 {
 	if !s.Split {
 		return 0
@@ -160,8 +160,8 @@ func (s *Settings) MaxJitter() time.Duration { return or(s.Jitter, 0) }
 // MaxEjectionPercent is the largest share of hosts that is ejected at once.
 func (s *Settings) MaxEjectionPercent() uint32 { return or(s.EjectionPercent, defaultEjectionPercent) }
 
-// Ejectable is how many of so many hosts Envoy ejects at once. It ejects one more only where the share stays within the
-// maximum, so a tenth of nine hosts is none; alwaysEjectOneHost makes that one.
+// Ejectable is how many of so many hosts Envoy ejects at once. It ejects one more only if the share stays within the maximum, so 10% of
+// nine hosts is none; alwaysEjectOneHost makes that one.
 func (s *Settings) Ejectable(hosts int) int {
 	if s.Observe || hosts == 0 || s.ServerErrorThreshold() == 0 && s.LocalOriginThreshold() == 0 {
 		return 0
@@ -173,12 +173,12 @@ func (s *Settings) Ejectable(hosts int) int {
 	return n
 }
 
-// EjectsEverything says whether all of so many hosts may be ejected at once while nothing sends traffic to them all the same.
+// EjectsEverything says whether all of so many hosts may be ejected at once, and no panic threshold keeps traffic on them.
 func (s *Settings) EjectsEverything(hosts int) bool {
 	return hosts > 0 && s.PanicThreshold == 0 && s.Ejectable(hosts) == hosts
 }
 
-// WithDefaults gives the settings as a spec that leaves nothing out.
+// WithDefaults returns the settings as a spec with all fields set.
 func (s *Settings) WithDefaults() v1alpha1.OutlierDetection {
 	number := func(n uint32) *int32 { i := int32(n); return &i }
 	text := func(d time.Duration) v1alpha1.EjectionTime { return v1alpha1.EjectionTime(d.String()) }
@@ -191,7 +191,7 @@ func (s *Settings) WithDefaults() v1alpha1.OutlierDetection {
 	}
 }
 
-// seconds writes a duration without minutes and hours, which the pattern of the jitter doesn't know.
+// seconds formats a duration without minutes and hours, which the field's pattern doesn't allow.
 func seconds(d time.Duration) string {
 	if d%time.Second == 0 {
 		return fmt.Sprintf("%ds", d/time.Second)

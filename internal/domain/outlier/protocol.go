@@ -9,10 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Protocol is how Envoy is told to speak with a cluster's hosts.
+// Protocol is what Envoy speaks with a cluster's hosts.
 type Protocol string
 
-// HTTP/1 and bytes alone are all the same to a cluster; HTTP/2 without TLS isn't.
+// A cluster's configuration is the same for HTTP/1 and raw TCP; HTTP/2 without TLS has its own.
 const (
 	AnyProtocol Protocol = ""
 	H2C         Protocol = "h2c"
@@ -40,13 +40,13 @@ var appProtocols = map[string]Backend{
 	"tcp": {TCP: true}, "mongo": {TCP: true}, "mysql": {TCP: true}, "redis": {TCP: true},
 }
 
-// declared is what a Service says of how to speak with a port: HTTP/1.1 where it says nothing that is known.
+// declaredProtocol is the protocol that a Service's port declares: HTTP/1.1 where it declares none that is known.
 func declared(port corev1.ServicePort) (b Backend, known bool) {
 	b, known = appProtocols[strings.ToLower(or(port.AppProtocol, ""))]
 	return b, known
 }
 
-// NotFollowed is what the cluster's Service says and Envoys aren't told, for people.
+// NotFollowed are the settings of the cluster's Service that Envoys don't follow, as sentences.
 func (a *Assignment) NotFollowed() (all []string) {
 	name := a.Key.Service.Name
 	if a.Affinity {
@@ -67,8 +67,8 @@ func (a *Assignment) NotFollowed() (all []string) {
 	return all
 }
 
-// over adds what the Service says of how to speak with a port. Bytes are passed on as they are, unless the route says otherwise.
-// Contour reads annotations where an HTTPProxy says nothing.
+// withService adds the protocol that the Service declares for a port. Raw TCP stays as the route has it. Contour reads annotations where an
+// HTTPProxy has no protocol.
 func (b Backend) over(route RouteKey, svc *corev1.Service, port corev1.ServicePort) Backend {
 	says, _ := declared(port)
 	b.TLS = b.TLS || !b.TCP && route != (RouteKey{}) && says.TLS
@@ -79,10 +79,10 @@ func (b Backend) over(route RouteKey, svc *corev1.Service, port corev1.ServicePo
 	return b
 }
 
-// UpstreamProtocol begins the annotations by which Contour knows what a Service's ports speak: h2, h2c or tls follows.
+// UpstreamProtocol is the prefix of the annotations that declare protocols of a Service's ports to Contour: h2, h2c or tls follows.
 const UpstreamProtocol = "projectcontour.io/upstream-protocol."
 
-// annotated says whether a Service names a port for a protocol of Contour's, by its name or number.
+// annotated says whether a Service's annotation has a port for a protocol of Contour's, by name or number.
 func annotated(svc *corev1.Service, protocol string, port corev1.ServicePort) bool {
 	ports := strings.Split(svc.Annotations[UpstreamProtocol+protocol], ",")
 	return slices.ContainsFunc(ports, func(named string) bool {

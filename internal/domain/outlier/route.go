@@ -5,9 +5,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// RouteKinds are the kinds of routes that a policy may have as a target. Their definitions being absent is normal. They are
-// read field by field: of all that a route says only its Services matter, Contour's types come with all of Contour, and a
-// cluster may serve any version of Gateway API's.
+// RouteKinds are the kinds of routes that a policy may have as a target. A cluster may not have their CustomResourceDefinitions. They are
+// read as unstructured content: only their backends are needed, Contour's types would import all of Contour, and a cluster may serve any
+// version of the Gateway API.
 var RouteKinds = []schema.GroupKind{
 	{Group: "gateway.networking.k8s.io", Kind: "HTTPRoute"},
 	{Group: "gateway.networking.k8s.io", Kind: kindGRPCRoute},
@@ -26,10 +26,10 @@ const (
 // RouteKey names a route of a namespace. Its kinds have different names, whatever their groups.
 type RouteKey struct{ Kind, Name string }
 
-// forBytes says whether the route passes on nothing but bytes: those of a TLSRoute are TLS between others, or are no TLS any more.
+// forBytes says whether the route forwards raw TCP: a TLSRoute's is TLS that is passed through, or was terminated.
 func (k RouteKey) forBytes() bool { return k.Kind == kindTCPRoute || k.Kind == kindTLSRoute }
 
-// Route is what a route says of Services in its namespace, in its order, each port once.
+// Route is a route with its backends in its namespace, in its order, each port once.
 type Route struct {
 	Namespace string
 	RouteKey
@@ -40,12 +40,12 @@ type Route struct {
 type Backend struct {
 	Service string
 	Port    int32
-	// TCP: nothing but bytes is sent there. HTTP2: nothing but HTTP/2. TLS: all of it over TLS.
+	// TCP: raw TCP is sent there. HTTP2: only HTTP/2. TLS: all of it over TLS.
 	TCP, HTTP2, TLS bool
 }
 
-// ReadRoute reads an object of one of the RouteKinds. What it can't understand it leaves out: the route's own controller says
-// what is wrong with it. Services of other namespaces are left out too; they aren't for a policy of this one to judge.
+// ReadRoute reads an object of one of the RouteKinds. What it can't parse it leaves out: the route's own controller reports that. Services
+// of other namespaces are left out too: a policy applies to its own namespace.
 func ReadRoute(object map[string]any) Route {
 	u := unstructured.Unstructured{Object: object}
 	r := Route{Namespace: u.GetNamespace(), RouteKey: RouteKey{u.GetKind(), u.GetName()}}
@@ -79,13 +79,13 @@ func (r *Route) readHTTPProxy(spec map[string]any) {
 	}
 }
 
-// speaking is what an HTTPProxy says of how to speak with one of its services. Its h2 is HTTP/2 over TLS.
+// backendProtocol is the protocol that an HTTPProxy declares for one of its services. Its h2 is HTTP/2 over TLS.
 func speaking(service map[string]any, tcp bool) Backend {
 	protocol, _ := service["protocol"].(string)
 	return Backend{TCP: tcp, HTTP2: !tcp && protocol == "h2c", TLS: protocol == "h2" || protocol == "tls"}
 }
 
-// add a backend by its name and port, unless it is there already. What is sent HTTP somewhere isn't for bytes only.
+// add adds a backend by its name and port, or merges it with the one that the route has already: TCP only if both are.
 func (r *Route) add(ref map[string]any, b Backend) {
 	name, _ := ref["name"].(string)
 	var port int64

@@ -2,7 +2,7 @@ package outlier
 
 import "fmt"
 
-// After says after which errors a host is ejected.
+// TriggerText says which errors eject a host.
 func (s *Settings) After() string {
 	switch errors, local := s.ServerErrorThreshold(), s.LocalOriginThreshold(); {
 	case errors > 0 && local > 0:
@@ -17,7 +17,7 @@ func (s *Settings) After() string {
 	return "every detector is off"
 }
 
-// Length says for how long a host is ejected.
+// DurationText says for how long a host is ejected.
 func (s *Settings) Length() string {
 	length := fmt.Sprintf("%s, each further time as much more, at most %s", s.BaseEjectionTime(), s.MaxEjectionTime())
 	if s.MaxJitter() > 0 {

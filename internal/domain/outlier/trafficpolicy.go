@@ -26,20 +26,20 @@ type trafficTarget struct {
 type trafficSelector struct {
 	Group *string `json:"group"`
 	Kind  string  `json:"kind"`
-	// Namespaces are others than its own that it looks into.
+	// Namespaces: it selects in other namespaces too.
 	Namespaces *struct{} `json:"namespaces"`
 
 	metav1.LabelSelector `json:",inline"`
 }
 
-// targeted is a route or a Gateway.
+// targetObject is a route or a Gateway.
 type targeted struct {
 	kind string
 	types.NamespacedName
 	labels map[string]string
 }
 
-// ReadTrafficPolicy reads a BackendTrafficPolicy; detects is false where it says nothing of passive health checks and of panic.
+// ReadTrafficPolicy reads a BackendTrafficPolicy; detects is false where it configures neither passive health checks nor the panic threshold.
 func ReadTrafficPolicy(object map[string]any) (p TrafficPolicy, detects bool, err error) {
 	var read struct {
 		metav1.ObjectMeta `json:"metadata"`
@@ -64,9 +64,9 @@ func ReadTrafficPolicy(object map[string]any) (p TrafficPolicy, detects bool, er
 	return p, read.Spec.HealthCheck.Passive != nil || read.Spec.HealthCheck.PanicThreshold != nil, nil
 }
 
-// decides gives the BackendTrafficPolicy by which Envoy Gateway detects outliers for a route of a Gateway: one for the route, else one for the
-// Gateway. One of a section counts for all of it, and one of a Gateway also where another of the route takes its place: who wrote it expects Envoy
-// Gateway to do what it says.
+// decidingPolicy returns the BackendTrafficPolicy that configures detection for a route of a Gateway: one for the route, else one for the
+// Gateway. One for a section counts for the whole route, and one for a Gateway also where another one for the route overrides it: its author
+// expects Envoy Gateway to follow it.
 func (w *PatchWorld) decides(gateway *Gateway, route *GatewayRoute) (decides types.NamespacedName, found bool) {
 	for _, of := range []targeted{
 		{route.Kind, types.NamespacedName{Namespace: route.Namespace, Name: route.Name}, route.Labels}, {"Gateway", gateway.NamespacedName, gateway.Labels},

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// ReadVerdict gives what Envoy Gateway says of an EnvoyPatchPolicy as it is now: its condition Programmed, or Accepted where that is False; nil
-// while it said nothing of this generation.
+// ReadPatchStatus returns the condition of an EnvoyPatchPolicy that Envoy Gateway has set for its current generation: Programmed, or Accepted
+// where that is False; nil while it has set none.
 func ReadVerdict(object map[string]any) (*metav1.Condition, error) {
 	var read struct {
 		metav1.ObjectMeta `json:"metadata"`
@@ -20,7 +20,7 @@ func ReadVerdict(object map[string]any) (*metav1.Condition, error) {
 		} `json:"status"`
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, &read); err != nil {
-		return nil, fmt.Errorf("read what Envoy Gateway says of an EnvoyPatchPolicy: %w", err)
+		return nil, fmt.Errorf("read the status of an EnvoyPatchPolicy: %w", err)
 	}
 	var verdict *metav1.Condition
 	for _, ancestor := range read.Status.Ancestors {

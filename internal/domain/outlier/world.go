@@ -12,15 +12,15 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
 
-// World is what a forecast is made of. Of a policy that isn't the cluster's default its own namespace is enough, with
-// the policies of Autohealer's.
+// Objects are what policies are translated and forecast from. For a policy that isn't the cluster's default its own namespace is enough,
+// with the policies of Autohealer's.
 type World struct {
 	Services []*corev1.Service
-	// Slices by the Service that they are of.
+	// Slices by their Service.
 	Slices   map[types.NamespacedName][]*discoveryv1.EndpointSlice
 	Policies []*v1alpha1.OutlierPolicy
 	Routes   []Route
-	// Unread are the kinds of routes of which isn't known which there are.
+	// Unread are the kinds of routes whose informers aren't synced.
 	Unread map[string]bool
 }
 
@@ -30,15 +30,15 @@ type servicePort struct {
 	Port    corev1.ServicePort
 }
 
-// foundTarget are the ports that a target stands for. External: some of its Services is of type ExternalName. Portless are those that have
-// no TCP port.
+// foundTarget are the ports that a target selects. External: one of its Services is of type ExternalName. Portless are its Services without
+// a TCP port.
 type foundTarget struct {
 	Ports    []servicePort
 	External bool
 	Portless []string
 }
 
-// lacks is what a target without ports lacks, for people: itself, or the ports of its Services.
+// missing is what doesn't exist of a target without ports, as text: the target itself, or the TCP ports of its Services.
 func (f foundTarget) lacks(target string) string {
 	if len(f.Portless) > 0 {
 		return "TCP port of Service " + strings.Join(f.Portless, ", ")
@@ -46,7 +46,7 @@ func (f foundTarget) lacks(target string) string {
 	return target
 }
 
-// find the ports that a target stands for.
+// find returns the ports that a target selects.
 func (x *Index) find(namespace string, ref v1alpha1.OutlierTargetReference, services []*corev1.Service) (found foundTarget) {
 	for _, b := range x.meant(namespace, ref) {
 		i := slices.IndexFunc(services, func(s *corev1.Service) bool { return s.Namespace == namespace && s.Name == b.Service })
@@ -69,7 +69,7 @@ func (x *Index) find(namespace string, ref v1alpha1.OutlierTargetReference, serv
 	return found
 }
 
-// meant are the Services of a target, with port 0 for all of one's.
+// backendsOf are the Services of a target, with port 0 for all ports.
 func (x *Index) meant(namespace string, ref v1alpha1.OutlierTargetReference) []Backend {
 	if ref.Kind == kindService {
 		return []Backend{{Service: ref.Name}}
@@ -84,12 +84,12 @@ func (x *Index) meant(namespace string, ref v1alpha1.OutlierTargetReference) []B
 	return slices.DeleteFunc(slices.Clone(r.Backends), func(b Backend) bool { return b.Service != ref.Backend.Name || b.Port != ref.Backend.Port })
 }
 
-// isSection says whether a section names a port: by its name, or by its number where it has none.
+// isSection says whether a section name selects a port: by its name, or by its number where it has none.
 func isSection(port corev1.ServicePort, section string) bool {
 	return section == "" || section == port.Name || port.Name == "" && section == fmt.Sprint(port.Port)
 }
 
-// TargetText names a target for people.
+// TargetText is a target's name in messages.
 func TargetText(ref v1alpha1.OutlierTargetReference) string {
 	text := ref.Kind + " " + ref.Name
 	if ref.SectionName != "" {

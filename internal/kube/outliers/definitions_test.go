@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 )
 
-// apiServer has definitions of routes' kinds and serves the kinds, each when told, and counts how often it is asked for a kind.
+// apiServer has definitions of routes' kinds and serves the kinds, each when a test sets it, and counts how often a kind is discovered.
 type apiServer struct {
 	asked   atomic.Int32
 	refuses atomic.Bool // to tell of definitions
@@ -79,7 +79,7 @@ func (s *apiServer) serve(kind, version string) {
 	s.serves[kind] = version
 }
 
-// look has informers look at an API server, as long as the test goes.
+// startInformers starts informers of an API server, until the test ends.
 func look(t *testing.T, s *apiServer) *Informers {
 	t.Helper()
 	i := &Informers{Cache: &informertest.FakeInformers{Scheme: runtime.NewScheme()}, Mapper: s, Definition: s.definition}

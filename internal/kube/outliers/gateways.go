@@ -17,19 +17,19 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 )
 
-// Gateways are what Envoy Gateway is patched by.
+// Gateways are what patches for Envoy Gateway are made from, with the state of what is patched.
 type Gateways struct {
-	// World has the Gateways that may be patched, all routes, and no Services.
+	// Objects have the Gateways that may be patched, all routes, and no Services.
 	World outlier.PatchWorld
-	// UIDs are of all Gateways that may be patched, and of those that are.
+	// UIDs of all Gateways that may be patched, and of those that are.
 	UIDs map[types.NamespacedName]types.UID
-	// Verdicts are Envoy Gateway's on what is patched; none of it means that it said nothing yet.
+	// PatchStatuses are the conditions that Envoy Gateway set on EnvoyPatchPolicies; without an entry it set none yet.
 	Verdicts map[types.NamespacedName]metav1.Condition
-	// Unread are the kinds of routes of which isn't known yet which there are.
+	// Unread are the kinds of routes whose informers aren't synced.
 	Unread map[string]bool
 }
 
-// Gateways tells of them; it has none where the cluster has no EnvoyPatchPolicies. An error says what isn't known yet.
+// Gateways lists them; none where the cluster has no kind EnvoyPatchPolicy. The error says what isn't read yet.
 func (i *Informers) Gateways(ctx context.Context) (g Gateways, err error) {
 	if unread := i.unreadOf(outlier.PatchKinds); len(unread) > 0 {
 		return g, fmt.Errorf("objects of these kinds aren't read yet: %s", strings.Join(slices.Sorted(maps.Keys(unread)), ", "))
@@ -59,14 +59,14 @@ func (i *Informers) Gateways(ctx context.Context) (g Gateways, err error) {
 	return g, nil
 }
 
-// addPatched takes in an EnvoyPatchPolicy.
+// addPatchPolicy adds an EnvoyPatchPolicy.
 func (g *Gateways) addPatched(object map[string]any) error {
 	u := unstructured.Unstructured{Object: object}
 	gateway, named := outlier.PatchedGateway(types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()})
 	if _, ours := u.GetAnnotations()[v1alpha1.AnnotationPatchedFor]; !ours || !named {
 		return nil
 	}
-	g.UIDs[gateway] = "" // also of a Gateway that is gone, until it is found
+	g.UIDs[gateway] = "" // addGateway sets it, if the Gateway exists
 	said, err := outlier.ReadVerdict(object)
 	if said != nil {
 		g.Verdicts[gateway] = *said
@@ -74,7 +74,7 @@ func (g *Gateways) addPatched(object map[string]any) error {
 	return err
 }
 
-// addGateway takes in a Gateway, once all EnvoyPatchPolicies are.
+// addGateway adds a Gateway, after all EnvoyPatchPolicies are added.
 func (g *Gateways) addGateway(object map[string]any) error {
 	u := unstructured.Unstructured{Object: object}
 	gateway := outlier.Gateway{NamespacedName: types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}, Labels: u.GetLabels()}
@@ -88,7 +88,7 @@ func (g *Gateways) addGateway(object map[string]any) error {
 	return nil
 }
 
-// addTraffic takes in a BackendTrafficPolicy.
+// addTrafficPolicy adds a BackendTrafficPolicy.
 func (g *Gateways) addTraffic(object map[string]any) error {
 	p, detects, err := outlier.ReadTrafficPolicy(object)
 	if detects {

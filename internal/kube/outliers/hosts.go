@@ -14,7 +14,7 @@ import (
 // ErrNoPort says that there is no such Service, or none with such a port.
 var ErrNoPort = errors.New("there is no such Service, or it has no such port")
 
-// Hosts are the ready endpoints behind a port of a Service, which is given by its name or number.
+// Hosts are the ready endpoints of a Service's port, which is given by its name or number.
 func (i *Informers) Hosts(ctx context.Context, service types.NamespacedName, port string) ([]outlier.Host, error) {
 	if !i.Synced() {
 		return nil, errors.New("not all Services are read yet")

@@ -1,5 +1,10 @@
-// Package outliers keeps what OutlierPolicies are about, by the manager's informers: policies, Services, EndpointSlices, and
-// routes of those kinds that the cluster has.
+// Package outliers has the informers of what OutlierPolicies apply to: policies, Services, EndpointSlices, and routes of those kinds that the
+// cluster has. A kind of routes is in one of these states:
+//
+//	not discovered ──> absent ──(CustomResourceDefinition is created)──> syncing ──> read
+//	       └─────────────────────────────────────────────────────────────^
+//
+// Begin to read at Informers.Objects for the reads, and at Informers.Start for the discovery of kinds.
 package outliers
 
 import (
@@ -24,25 +29,25 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 )
 
-// Informers are a Runnable of every replica: the webhook asks them too.
+// Informers are a Runnable of every replica: the webhook reads them too.
 type Informers struct {
 	Cache cache.Cache
-	// Mapper finds kinds of routes as they are served now: what one remembers of a group hides a version that it gets later.
+	// Mapper maps kinds of routes as they are served now. It must not cache: a cached group hides versions that are added later.
 	Mapper Mapper
-	// Definition makes a watch of the CustomResourceDefinition with a name.
+	// Definition makes an informer of the CustomResourceDefinition with a name.
 	Definition   func(name string) toolscache.SharedIndexInformer
 	OwnNamespace string
 
 	mu sync.Mutex
-	// core are the informers of what every cluster has; needs mu.
+	// core are the informers of kinds that every cluster has; needs mu.
 	core []cache.Informer
-	// routes are the kinds of routes about which is known whether the cluster has them; needs mu.
+	// routes are the kinds of routes that were discovered to exist or not; needs mu.
 	routes map[schema.GroupKind]routeKind
-	// handlers are told of whatever changes; needs mu.
+	// handlers of all informers; needs mu.
 	handlers []toolscache.ResourceEventHandler
 }
 
-// Mapper tells how a kind is served.
+// Mapper returns how a kind is served.
 type Mapper interface {
 	RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error)
 }
@@ -55,7 +60,7 @@ type routeKind struct {
 
 func (k routeKind) read() bool { return k.informer == nil || k.informer.HasSynced() }
 
-// Follow begins to watch what every cluster has. The cache does so when it starts.
+// WatchCore adds informers of the kinds that every cluster has. They run once the cache starts.
 func (i *Informers) Follow(ctx context.Context) error {
 	for _, object := range []client.Object{&corev1.Service{}, &discoveryv1.EndpointSlice{}, &v1alpha1.OutlierPolicy{}} {
 		informer, err := i.follow(ctx, object)
@@ -69,7 +74,7 @@ func (i *Informers) Follow(ctx context.Context) error {
 	return nil
 }
 
-// OnChange has a handler told of each object that comes, changes or goes.
+// OnChange adds a handler to all informers, also to those of kinds that are discovered later.
 func (i *Informers) OnChange(handler toolscache.ResourceEventHandler) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -103,17 +108,17 @@ func (i *Informers) follow(ctx context.Context, object client.Object) (cache.Inf
 	return informer, nil
 }
 
-// Synced says whether everything is known.
+// Synced says whether all informers are synced, and all kinds of routes discovered.
 func (i *Informers) Synced() bool { return i.CoreSynced() && len(i.unread()) == 0 }
 
-// CoreSynced says whether everything is known but routes: their definitions are others', and may be broken.
+// CoreSynced says whether all informers but those of routes are synced: the definitions of routes belong to others, and may be broken.
 func (i *Informers) CoreSynced() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return !slices.ContainsFunc(i.core, func(informer cache.Informer) bool { return !informer.HasSynced() })
 }
 
-// unread are the kinds of routes of which isn't known yet which there are.
+// unread are the kinds of routes that aren't discovered, or whose informers aren't synced.
 func (i *Informers) unread() map[string]bool { return i.unreadOf(outlier.RouteKinds) }
 
 func (i *Informers) unreadOf(kinds []schema.GroupKind) map[string]bool {
@@ -128,7 +133,7 @@ func (i *Informers) unreadOf(kinds []schema.GroupKind) map[string]bool {
 	return unread
 }
 
-// RouteKind gives a kind of routes as the cluster serves it; ok is false for one that the cluster doesn't have, as far as is known.
+// RouteKind returns a kind of routes as the cluster serves it; ok is false for one that the cluster isn't known to have.
 func (i *Informers) RouteKind(kind string) (served schema.GroupVersionKind, ok bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -140,7 +145,7 @@ func (i *Informers) RouteKind(kind string) (served schema.GroupVersionKind, ok b
 	return served, false
 }
 
-// Forecast tells what a policy would mean if it were in force now.
+// Forecast returns what a policy would do if it were in force now.
 func (i *Informers) Forecast(ctx context.Context, op *v1alpha1.OutlierPolicy, _ limit.Limits, _ time.Time) (outlier.Forecast, error) {
 	namespace := op.Namespace
 	if len(op.Spec.TargetRefs) == 0 && namespace == i.OwnNamespace {
@@ -153,7 +158,7 @@ func (i *Informers) Forecast(ctx context.Context, op *v1alpha1.OutlierPolicy, _ 
 	return outlier.ForecastOf(op, w, i.OwnNamespace), nil
 }
 
-// World is a namespace with the cluster's default, or with "" everything. It is the cache's own: nobody may change it.
+// Objects are those of a namespace with the cluster's default, or with "" of all namespaces. They are the cache's: read-only.
 func (i *Informers) World(ctx context.Context, namespace string) (outlier.World, error) {
 	w := outlier.World{Slices: map[types.NamespacedName][]*discoveryv1.EndpointSlice{}}
 	var services corev1.ServiceList
@@ -175,7 +180,7 @@ func (i *Informers) World(ctx context.Context, namespace string) (outlier.World,
 	if w.Policies, err = i.Policies(ctx, namespace); err != nil {
 		return w, err
 	}
-	w.Unread = i.unread() // before routes: what is read meanwhile is left to the next time
+	w.Unread = i.unread() // before routes: a kind that is synced in between counts next time
 	w.Routes, err = i.Routes(ctx, namespace)
 	return w, err
 }
@@ -203,7 +208,7 @@ func (i *Informers) Policies(ctx context.Context, namespace string) (all []*v1al
 	return all, nil
 }
 
-// Routes of a namespace, of all with "", and of those kinds that are read.
+// Routes of a namespace, or of all with "", of those kinds that are read.
 func (i *Informers) Routes(ctx context.Context, namespace string) (all []outlier.Route, err error) {
 	for _, kind := range outlier.RouteKinds {
 		if err := i.each(ctx, kind, namespace, func(object map[string]any) { all = append(all, outlier.ReadRoute(object)) }); err != nil {
@@ -213,7 +218,7 @@ func (i *Informers) Routes(ctx context.Context, namespace string) (all []outlier
 	return all, nil
 }
 
-// each gives the objects of a kind in a namespace, or in all with ""; none while the kind isn't read: to list it would wait for it.
+// forEach calls back for the objects of a kind in a namespace, or in all with ""; for none while the kind isn't read: a list would block.
 func (i *Informers) each(ctx context.Context, kind schema.GroupKind, namespace string, take func(object map[string]any)) error {
 	i.mu.Lock()
 	found := i.routes[kind]

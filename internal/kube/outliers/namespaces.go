@@ -10,7 +10,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 )
 
-// Namespaces is all of some namespaces and nothing else, not the cluster's default either. It is the cache's own: nobody may change it.
+// ObjectsIn are those of some namespaces and nothing else, not the cluster's default either. They are the cache's: read-only.
 func (i *Informers) Namespaces(ctx context.Context, names map[string]bool) (outlier.World, error) {
 	all := outlier.World{Slices: map[types.NamespacedName][]*discoveryv1.EndpointSlice{}}
 	for name := range names {
@@ -29,10 +29,10 @@ func (i *Informers) Namespaces(ctx context.Context, names map[string]bool) (outl
 	return all, nil
 }
 
-// Known is what is known of a kind of routes: whether the cluster serves it, and whether it is known which there are.
+// RouteKindState says whether the cluster serves a kind of routes, and whether its objects are read.
 type Known struct{ Served, Read bool }
 
-// Known tells it of all kinds.
+// RouteKindStates are those of all kinds of routes.
 func (i *Informers) Known() map[string]Known {
 	unread, all := i.unread(), map[string]Known{}
 	for _, kind := range outlier.RouteKinds {

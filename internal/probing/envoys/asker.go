@@ -1,5 +1,7 @@
-// Package envoys asks Envoys whom they have ejected. Both sides show certificates: an Envoy the one with which it gets its
-// configuration, the manager the one with which it serves that.
+// Package envoys polls Envoys for the hosts that they have ejected, at their admin endpoint behind mutual TLS: an Envoy has the certificate
+// with which it gets its configuration, the manager the one with which it serves that.
+//
+// Begin to read at Poller.Start; package ejection has the states of a polled Envoy.
 package envoys
 
 import (
@@ -23,15 +25,15 @@ import (
 )
 
 const (
-	// every Envoy is asked so often: three times before its answer is stale.
+	// askInterval is how often each Envoy is polled: three times before its answer is stale.
 	every = ejection.StaleAfter / 3
-	// patience with one Envoy's answer.
+	// askTimeout bounds one Envoy's answer.
 	patience = every - time.Second
-	// together are asked at most so many.
+	// maxConcurrent bounds how many are polled at once.
 	together = 16
 )
 
-// Endpoint is an Envoy that is asked.
+// Endpoint is an Envoy that is polled.
 type Endpoint struct {
 	// Name of its pod as namespace/name, or its address.
 	Name string
@@ -39,9 +41,9 @@ type Endpoint struct {
 	Address string
 }
 
-// Asker asks Envoys. It is a Runnable of the replica that leads.
+// Poller polls Envoys. It is a Runnable of the leader.
 type Asker struct {
-	// Endpoints are whom to ask. Missing are Services that lead to nobody, each with the reason.
+	// Endpoints returns the Envoys to poll. Missing are Services without endpoints, each with the reason.
 	Endpoints func(ctx context.Context) (all []Endpoint, missing []string, err error)
 	Identity  Identity
 	Clock     clock.WithTicker
@@ -50,17 +52,17 @@ type Asker struct {
 	changed func()
 
 	mu sync.Mutex
-	// envoys are what is known, by endpoint; needs mu, as all below.
+	// envoys are the states, by endpoint; needs mu, as all below.
 	envoys  map[Endpoint]ejection.Envoy
 	missing []string
-	// asked: at least one round is over.
+	// polled: at least one round is over.
 	asked bool
 }
 
-// NeedLeaderElection is true: who writes statuses asks.
+// NeedLeaderElection is true: the leader writes statuses.
 func (*Asker) NeedLeaderElection() bool { return true }
 
-// AddToManager has it asked while the manager leads. Changed is called when something else is to be told.
+// AddToManager has it poll while the manager leads. Changed is called when the view differs from the one before.
 func (a *Asker) AddToManager(mgr manager.Manager, changed func()) error {
 	a.changed = changed
 	if err := registerMetrics(); err != nil {
@@ -72,7 +74,7 @@ func (a *Asker) AddToManager(mgr manager.Manager, changed func()) error {
 	return nil
 }
 
-// Start asks until the context ends.
+// Start polls until the context ends.
 func (a *Asker) Start(ctx context.Context) error {
 	a.client = a.Identity.client()
 	defer a.client.CloseIdleConnections()
@@ -98,7 +100,7 @@ func (a *Asker) Start(ctx context.Context) error {
 	}
 }
 
-// View is what all Envoys say now; nil before they were asked.
+// View are the answers of all Envoys now; nil before the first round.
 func (a *Asker) View() *ejection.View {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -112,11 +114,11 @@ func (a *Asker) View() *ejection.View {
 	return ejection.NewView(all, a.missing, a.Clock.Now())
 }
 
-// round asks all of them once.
+// pollAll polls all of them once.
 func (a *Asker) round(ctx context.Context) {
 	endpoints, missing, err := a.Endpoints(ctx)
-	if err != nil { // what was answered grows old meanwhile
-		log.FromContext(ctx).V(1).Info("Not known which Envoys there are", "reason", err.Error())
+	if err != nil { // the answers so far become stale meanwhile
+		log.FromContext(ctx).V(1).Info("Can't list the Envoys to poll for ejections", "reason", err.Error())
 		return
 	}
 	free := make(chan struct{}, together)
@@ -135,7 +137,7 @@ func (a *Asker) round(ctx context.Context) {
 	for _, e := range endpoints {
 		there[e] = a.envoys[e]
 	}
-	a.envoys, a.missing, a.asked = there, missing, true // what isn't ready any more gets no requests
+	a.envoys, a.missing, a.asked = there, missing, true // an Envoy that is no longer ready gets no traffic
 }
 
 func (a *Asker) ask(ctx context.Context, at Endpoint) {
@@ -162,7 +164,7 @@ func (a *Asker) ask(ctx context.Context, at Endpoint) {
 	a.envoys[at] = e.After(scope, ejected, began)
 }
 
-// problem says why an Envoy didn't answer, without the ports of the connection, which are others each time.
+// problem says why an Envoy didn't answer, without the ports of the connection, which differ each time.
 func problem(err error) string {
 	if op := new(net.OpError); errors.As(err, &op) {
 		return fmt.Sprintf("%s: %v", op.Op, op.Err)
@@ -170,7 +172,7 @@ func problem(err error) string {
 	return err.Error()
 }
 
-// Identity is how the manager and Envoys know each other. Functions are called for each handshake.
+// Identity is how the manager and Envoys authenticate each other. Its functions are called for each handshake.
 type Identity struct {
 	// Certificate that the manager shows.
 	Certificate func() (*tls.Certificate, error)
@@ -180,7 +182,7 @@ type Identity struct {
 	Scope func(name string) (ejection.Scope, bool)
 }
 
-// client speaks with Envoys and nobody else: it knows them by their names and not by addresses, which come and go.
+// client connects to Envoys only: it authenticates them by the names in their certificates, not by addresses, which change.
 func (i *Identity) client() *http.Client {
 	return &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -197,7 +199,7 @@ func (i *Identity) client() *http.Client {
 	}
 }
 
-// verify that an Envoy is one: it shows the certificate that it shows as a client, too.
+// verify that the server is an Envoy: it has the client certificate with which it gets its configuration.
 func (i *Identity) verify(state tls.ConnectionState) error {
 	authorities, err := i.EnvoyCAs()
 	if err != nil {
@@ -217,7 +219,7 @@ func (i *Identity) verify(state tls.ConnectionState) error {
 	return err
 }
 
-// scope of the Envoy at the other end: what the first of its names that may see anything may see.
+// scope of the Envoy: that of the first name in its certificate that may see anything.
 func (i *Identity) scope(state *tls.ConnectionState) (ejection.Scope, error) {
 	leaf := state.PeerCertificates[0]
 	var names []string
@@ -234,7 +236,7 @@ func (i *Identity) scope(state *tls.ConnectionState) (ejection.Scope, error) {
 	return ejection.Scope{}, fmt.Errorf("none of the names in its certificate is an Envoy's: %q", names)
 }
 
-// Neither Envoys nor hosts are told by name.
+// Labels are bounded: states, never Envoys or hosts.
 var (
 	asked = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "autohealer_outlierpolicy_envoys",

@@ -104,7 +104,7 @@ func (e *envoy) address() string { return strings.TrimPrefix(e.URL, "https://") 
 const (
 	none = `{"stats":[{"name":"cluster.shop/web/80.outlier_detection.ejections_active","value":0}]}`
 	some = `{"stats":[{"name":"cluster.a.outlier_detection.ejections_active","value":0},{"name":"cluster.shop/web/80.outlier_detection.ejections_active","value":1}]}`
-	// clusters as Envoy 1.39 tells of them, cut to what matters.
+	// clusters as Envoy 1.39 returns them, reduced to the fields that are read.
 	clusters = `{"cluster_statuses":[
 {"name":"shop/web/80","added_via_api":true,"host_statuses":[
  {"address":{"socket_address":{"address":"10.0.0.1","port_value":8080}},"stats":[{"name":"cx_total"}],"health_status":{"eds_health_status":"HEALTHY","failed_outlier_check":true}},
@@ -114,7 +114,7 @@ const (
 
 var web = ejection.Host{Cluster: outlier.Key{Service: types.NamespacedName{Namespace: "shop", Name: "web"}, Port: 80}, Address: "10.0.0.1:8080"}
 
-// asking is who asks Envoys that a CA knows.
+// newPoller polls Envoys with certificates of a CA.
 func asking(t *testing.T, a *authority, at ...*envoy) (*Asker, *clocktesting.FakeClock) {
 	now := clocktesting.NewFakeClock(time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC))
 	own := newAuthority(t).sign(&x509.Certificate{DNSNames: []string{"autohealer.test"}})

@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// countPath asks in how many clusters hosts are ejected: a few bytes, where an Envoy's clusters may be 50 MB.
+	// countPath returns in how many clusters hosts are ejected: a few bytes, where an Envoy's clusters may be 50 MB.
 	countPath = "/stats?format=json&type=Gauges&usedonly&filter=outlier_detection.ejections_active%24"
-	// hostsPath asks for all hosts of all clusters.
+	// hostsPath returns all hosts of all clusters.
 	hostsPath = "/clusters?format=json"
-	// longest answers that are read.
+	// maxCountBytes and maxHostsBytes bound the answers.
 	longestCount, longestHosts = 16 << 20, 256 << 20
-	// mostEjected of one Envoy that are kept.
+	// maxEjected bounds the ejected hosts of one Envoy.
 	mostEjected = 20000
 )
 
-// question asks one Envoy whom it has ejected.
+// fetchEjected fetches the ejected hosts of one Envoy.
 func (a *Asker) question(ctx context.Context, address string) (scope ejection.Scope, ejected []ejection.Host, err error) {
 	active := false
 	scope, err = a.get(ctx, address, countPath, longestCount, func(r io.Reader) (err error) {
@@ -43,7 +43,7 @@ func (a *Asker) question(ctx context.Context, address string) (scope ejection.Sc
 	return scope, ejected, err
 }
 
-// get has an answer read, and says about what it is believed.
+// get reads one answer, and returns the scope that it counts for.
 func (a *Asker) get(ctx context.Context, address, path string, longest int64, read func(io.Reader) error) (scope ejection.Scope, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+path, nil)
 	if err != nil {
@@ -92,7 +92,7 @@ func anyActive(r io.Reader) (bool, error) {
 	return false, nil
 }
 
-// clusterStatus is what is of use of an Envoy's cluster.
+// clusterStatus has the fields of an Envoy's cluster that are read.
 type clusterStatus struct {
 	Name         string `json:"name"`
 	HostStatuses []struct {
@@ -108,7 +108,7 @@ type clusterStatus struct {
 	} `json:"host_statuses"`
 }
 
-// ejected are the cluster's hosts that are, if it is one of ours.
+// ejected are the cluster's ejected hosts, if it is one of Autohealer's.
 func (c *clusterStatus) ejected() (all []ejection.Host) {
 	key, ours := outlier.ParseKey(c.Name)
 	for _, h := range c.HostStatuses {
@@ -120,7 +120,7 @@ func (c *clusterStatus) ejected() (all []ejection.Host) {
 	return all
 }
 
-// readEjected reads cluster by cluster, so that only one is held.
+// readEjected decodes cluster by cluster, so that only one is in memory.
 func readEjected(r io.Reader) (all []ejection.Host, err error) {
 	d := json.NewDecoder(r)
 	for _, want := range []json.Token{json.Delim('{'), "cluster_statuses", json.Delim('[')} {
@@ -142,7 +142,7 @@ func readEjected(r io.Reader) (all []ejection.Host, err error) {
 			return nil, fmt.Errorf("more than %d hosts are ejected", mostEjected)
 		}
 	}
-	for range 2 { // the ends of the list and of the answer: one that was cut is none
+	for range 2 { // the ends of the list and of the answer: a truncated answer is an error
 		if _, err := d.Token(); err != nil {
 			return nil, err
 		}
