@@ -18,54 +18,54 @@ import (
 
 const (
 	// maxHostsPerEvent bounds the hosts that one Event names.
-	namedHosts = 5
+	maxHostsPerEvent = 5
 	// maxObjectEvents bounds how many Services and how many pods get an Event at a time; the policy's Event counts all hosts.
-	toldObjects = 20
+	maxObjectEvents = 20
 )
 
 // hostChanges are hosts that were ejected or returned since the last report.
-type news struct {
+type hostChanges struct {
 	ejected, returned []ejection.Host
-	now               *ejected
+	now               *ejectionState
 }
 
 // diffHosts compares ejections with those reported before. A host that the clusters no longer have is in neither list.
-func newsOf(now *ejected, before map[ejection.Host]told) news {
-	n := news{now: now}
-	for h := range now.hosts {
+func diffHosts(now *ejectionState, before map[ejection.Host]reportedEjection) hostChanges {
+	c := hostChanges{now: now}
+	for h := range now.ejections {
 		if _, known := before[h]; !known {
-			n.ejected = append(n.ejected, h)
+			c.ejected = append(c.ejected, h)
 		}
 	}
 	for h := range before {
-		_, still := now.hosts[h]
-		if _, there := now.there[h]; there && !still {
-			n.returned = append(n.returned, h)
+		_, still := now.ejections[h]
+		if _, present := now.hosts[h]; present && !still {
+			c.returned = append(c.returned, h)
 		}
 	}
-	for _, all := range [][]ejection.Host{n.ejected, n.returned} {
+	for _, all := range [][]ejection.Host{c.ejected, c.returned} {
 		slices.SortFunc(all, func(a, b ejection.Host) int {
 			return cmp.Or(cmp.Compare(a.Cluster.String(), b.Cluster.String()), cmp.Compare(a.Address, b.Address))
 		})
 	}
-	return n
+	return c
 }
 
 // emit writes Events on the policy, the Services and the pods: one for each object and kind of change, however many hosts there are.
-func (n news) tell(recorder events.EventRecorder, op *v1alpha1.OutlierPolicy, services func(types.NamespacedName) *corev1.Service) {
+func (c hostChanges) emit(recorder events.EventRecorder, op *v1alpha1.OutlierPolicy, services func(types.NamespacedName) *corev1.Service) {
 	for _, kind := range []struct {
 		eventType, reason, action string
 		note                      func([]ejection.Host) string
 		hosts                     []ejection.Host
 	}{
-		{corev1.EventTypeWarning, v1alpha1.ReasonHostsEjected, "Eject", n.ejectedNote, n.ejected},
-		{corev1.EventTypeNormal, v1alpha1.ReasonHostsReturned, "Return", n.returnedNote, n.returned},
+		{corev1.EventTypeWarning, v1alpha1.ReasonHostsEjected, "Eject", c.ejectedNote, c.ejected},
+		{corev1.EventTypeNormal, v1alpha1.ReasonHostsReturned, "Return", c.returnedNote, c.returned},
 	} {
 		if len(kind.hosts) == 0 {
 			continue
 		}
 		recorder.Eventf(op, nil, kind.eventType, kind.reason, kind.action, "%s", kind.note(kind.hosts))
-		for _, of := range []func(ejection.Host) corev1.ObjectReference{n.serviceOf(services), n.podOf} {
+		for _, of := range []func(ejection.Host) corev1.ObjectReference{c.serviceOf(services), c.podOf} {
 			byObject := map[corev1.ObjectReference][]ejection.Host{}
 			for _, h := range kind.hosts {
 				byObject[of(h)] = append(byObject[of(h)], h)
@@ -74,7 +74,7 @@ func (n news) tell(recorder events.EventRecorder, op *v1alpha1.OutlierPolicy, se
 			objects := slices.SortedFunc(maps.Keys(byObject), func(a, b corev1.ObjectReference) int {
 				return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 			})
-			for _, object := range objects[:min(toldObjects, len(objects))] {
+			for _, object := range objects[:min(maxObjectEvents, len(objects))] {
 				recorder.Eventf(&object, op, kind.eventType, kind.reason, kind.action, "%s", kind.note(byObject[object]))
 			}
 		}
@@ -82,7 +82,7 @@ func (n news) tell(recorder events.EventRecorder, op *v1alpha1.OutlierPolicy, se
 }
 
 // serviceOf returns a host's Service; an empty reference while there is none.
-func (n news) serviceOf(services func(types.NamespacedName) *corev1.Service) func(ejection.Host) corev1.ObjectReference {
+func (c hostChanges) serviceOf(services func(types.NamespacedName) *corev1.Service) func(ejection.Host) corev1.ObjectReference {
 	return func(h ejection.Host) (ref corev1.ObjectReference) {
 		if svc := services(h.Cluster.Service); svc != nil {
 			ref = corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: svc.Namespace, Name: svc.Name, UID: svc.UID, ResourceVersion: svc.ResourceVersion}
@@ -92,23 +92,23 @@ func (n news) serviceOf(services func(types.NamespacedName) *corev1.Service) fun
 }
 
 // podOf returns a host's pod; an empty reference for a host that isn't a pod.
-func (n news) podOf(h ejection.Host) (ref corev1.ObjectReference) {
-	if host := n.now.there[h]; host.Pod != "" {
+func (c hostChanges) podOf(h ejection.Host) (ref corev1.ObjectReference) {
+	if host := c.now.hosts[h]; host.Pod != "" {
 		ref = corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: h.Cluster.Service.Namespace, Name: host.Pod, UID: host.PodUID}
 	}
 	return ref
 }
 
-func (n news) ejectedNote(hosts []ejection.Host) string {
-	return fmt.Sprintf("Envoys ejected %s: %s.", sample.Count(len(hosts), "host"), listed(hosts, func(h ejection.Host) string {
-		x := n.now.hosts[h]
+func (c hostChanges) ejectedNote(hosts []ejection.Host) string {
+	return fmt.Sprintf("Envoys ejected %s: %s.", sample.Count(len(hosts), "host"), joinHosts(hosts, func(h ejection.Host) string {
+		x := c.now.ejections[h]
 		return fmt.Sprintf("%s of %s, by %s", hostText(x.Pod, h.Address), h.Cluster, sample.Count(int(x.Envoys), "Envoy"))
 	}))
 }
 
-func (n news) returnedNote(hosts []ejection.Host) string {
-	return fmt.Sprintf("Envoys took back %s: %s.", sample.Count(len(hosts), "host"), listed(hosts, func(h ejection.Host) string {
-		return fmt.Sprintf("%s of %s", hostText(n.now.there[h].Pod, h.Address), h.Cluster)
+func (c hostChanges) returnedNote(hosts []ejection.Host) string {
+	return fmt.Sprintf("Envoys took back %s: %s.", sample.Count(len(hosts), "host"), joinHosts(hosts, func(h ejection.Host) string {
+		return fmt.Sprintf("%s of %s", hostText(c.now.hosts[h].Pod, h.Address), h.Cluster)
 	}))
 }
 
@@ -120,12 +120,12 @@ func hostText(pod, address string) string {
 	return fmt.Sprintf("pod %s (%s)", pod, address)
 }
 
-func listed(hosts []ejection.Host, text func(ejection.Host) string) string {
+func joinHosts(hosts []ejection.Host, text func(ejection.Host) string) string {
 	var all []string
-	for _, h := range hosts[:min(namedHosts, len(hosts))] {
+	for _, h := range hosts[:min(maxHostsPerEvent, len(hosts))] {
 		all = append(all, text(h))
 	}
-	if more := len(hosts) - namedHosts; more > 0 {
+	if more := len(hosts) - maxHostsPerEvent; more > 0 {
 		all = append(all, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(all, "; ")

@@ -13,20 +13,20 @@ import (
 
 const kindOutlierPolicy = "OutlierPolicy"
 
-type storedPolicy = policy.Policy[*v1alpha1.OutlierPolicy, reading]
+type storedPolicy = policy.Policy[*v1alpha1.OutlierPolicy, parsedPolicy]
 
 // parsedPolicy is a policy as the translation takes it.
-type reading struct {
+type parsedPolicy struct {
 	// policy has no settings when the spec can't be read; unreadable says why.
 	policy     *outlier.Policy
 	unreadable error
 }
 
 // Unreadable says why the spec can't be read.
-func (r reading) Unreadable() error { return r.unreadable }
+func (r parsedPolicy) Unreadable() error { return r.unreadable }
 
 // parse parses a policy's spec, unless before is of the same generation: most updates are of the status only.
-func read(op *v1alpha1.OutlierPolicy, before reading) (r reading) {
+func parse(op *v1alpha1.OutlierPolicy, before parsedPolicy) (r parsedPolicy) {
 	if p := before.policy; p != nil && p.UID == op.UID && p.Generation == op.Generation {
 		return before
 	}
@@ -38,7 +38,7 @@ func read(op *v1alpha1.OutlierPolicy, before reading) (r reading) {
 
 // onPolicy handles a policy that is new or changed. Until the rules are evaluated for it, it is doubtful: what it may apply to stays as
 // it is.
-func (p *Publisher) policy(ctx context.Context, op *v1alpha1.OutlierPolicy) {
+func (p *Publisher) onPolicy(ctx context.Context, op *v1alpha1.OutlierPolicy) {
 	p.policies.Seen(ctx, op)
 	if _, judged := p.policies.Get(client.ObjectKeyFromObject(op)); !judged {
 		p.stale.add(op.Namespace)
@@ -46,36 +46,36 @@ func (p *Publisher) policy(ctx context.Context, op *v1alpha1.OutlierPolicy) {
 }
 
 // onVerdict has a policy's namespace translated once the rules are evaluated for it.
-func (p *Publisher) update(_ context.Context, before, now storedPolicy) {
+func (p *Publisher) onVerdict(_ context.Context, before, now storedPolicy) {
 	if now.SameJudgement(before) && isDeleted(now) == isDeleted(before) { // only its status changed
 		return
 	}
 	p.stale.add(now.Object.Namespace)
 	if !now.Outdated {
-		p.changed()
+		p.requestTranslation()
 	}
 }
 
 // isDeleted says whether a policy exists only until what it did is undone.
 func isDeleted(p storedPolicy) bool { return p.Object != nil && p.Object.DeletionTimestamp != nil }
 
-func (p *Publisher) forget(op *v1alpha1.OutlierPolicy) {
+func (p *Publisher) onDeleted(op *v1alpha1.OutlierPolicy) {
 	p.stale.add(op.Namespace)
-	p.changed()
+	p.requestTranslation()
 }
 
 // onGuardrailChange has everything translated when a pause may have begun or ended.
-func (p *Publisher) guardrailsChanged(c guard.Change) {
+func (p *Publisher) onGuardrailChange(c guard.Change) {
 	if c.Policy {
-		p.changed()
+		p.requestTranslation()
 	}
 }
 
 // policyState is one policy, parsed and admitted, with the clusters that it applies to.
-type standing struct {
+type policyState struct {
 	generation int64
 	verdict    guard.Verdict
-	reading
+	parsedPolicy
 	admitted guard.Validated[*v1alpha1.OutlierPolicy]
 
 	clusters []cluster
@@ -88,30 +88,30 @@ type cluster struct {
 	*outlier.Assignment
 	hosts []outlier.Host
 	// paused: Envoys keep the cluster as it was because of a pause.
-	withheld bool
+	paused bool
 	// unconfirmed is why Envoys keep the cluster as it was although nothing is paused.
-	doubt error
+	unconfirmed error
 }
 
 // doubtfulState is the state of a policy for which the rules aren't evaluated yet. It has no generation, so that no status is written
 // from it.
-func doubtful(op *v1alpha1.OutlierPolicy) *standing {
+func doubtfulState(op *v1alpha1.OutlierPolicy) *policyState {
 	p, err := outlier.NewPolicy(op)
 	p.Doubtful = true
-	return &standing{reading: reading{policy: p, unreadable: err}}
+	return &policyState{parsedPolicy: parsedPolicy{policy: p, unreadable: err}}
 }
 
 // stateOf returns the state of a stored policy; ok is false while nothing is known of it. Where the rules couldn't be evaluated for its
 // current spec, the state before stays in force.
-func (p *Publisher) stand(op *v1alpha1.OutlierPolicy, before *standing) (s *standing, ok bool) {
+func (p *Publisher) stateOf(op *v1alpha1.OutlierPolicy, before *policyState) (s *policyState, ok bool) {
 	if before != nil && before.policy.UID != op.UID {
 		before = nil // another policy of the same name
 	}
 	j, judged := p.policies.Get(client.ObjectKeyFromObject(op))
 	if current := judged && j.IsCurrent(op); !current {
-		return before.anew(), before != nil
+		return before.withoutClusters(), before != nil
 	}
-	s = &standing{generation: j.Generation, verdict: j.Verdict, reading: j.Read, admitted: j.Admitted}
+	s = &policyState{generation: j.Generation, verdict: j.Verdict, parsedPolicy: j.Read, admitted: j.Admitted}
 	unknown := !j.Admitted.Valid() && j.Read.unreadable == nil && !policy.AcceptanceOf(j.Verdict, nil).Violated
 	switch {
 	case unknown && before != nil && !before.policy.Doubtful:
@@ -125,9 +125,9 @@ func (p *Publisher) stand(op *v1alpha1.OutlierPolicy, before *standing) (s *stan
 }
 
 // withoutClusters is the same state without clusters; nil for nil.
-func (s *standing) anew() *standing {
+func (s *policyState) withoutClusters() *policyState {
 	if s == nil {
 		return nil
 	}
-	return &standing{generation: s.generation, verdict: s.verdict, reading: s.reading, admitted: s.admitted}
+	return &policyState{generation: s.generation, verdict: s.verdict, parsedPolicy: s.parsedPolicy, admitted: s.admitted}
 }

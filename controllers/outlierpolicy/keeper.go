@@ -24,13 +24,13 @@ type keeper struct {
 	Events events.EventRecorder
 
 	// reported are the ejections that Events were written for.
-	remembered remembered
-	notAsked   notAsked
+	reported reportedEjections
+	notAsked notAsked
 }
 
 func (k *keeper) steps() policy.Steps[*v1alpha1.OutlierPolicy] {
 	return policy.Steps[*v1alpha1.OutlierPolicy]{
-		New: func() *v1alpha1.OutlierPolicy { return &v1alpha1.OutlierPolicy{} }, Describe: k.describe, Left: k.left, Claimed: true, Gone: k.remembered.forget,
+		New: func() *v1alpha1.OutlierPolicy { return &v1alpha1.OutlierPolicy{} }, Describe: k.describe, Left: k.left, Claimed: true, Gone: k.reported.forget,
 	}
 }
 
@@ -38,9 +38,9 @@ func (k *keeper) steps() policy.Steps[*v1alpha1.OutlierPolicy] {
 // may follow.
 func (k *keeper) left(ctx context.Context, op *v1alpha1.OutlierPolicy) (left policy.Left, err error) {
 	k.mu.Lock()
-	by := k.patched
+	snap := k.patchedSnapshot
 	k.mu.Unlock()
-	if by == nil || by.has(op) {
+	if snap == nil || snap.has(op) {
 		return policy.Left{Unknown: true}, nil
 	}
 	names, err := k.Patches.PatchedFor(ctx, op.UID)
@@ -52,71 +52,71 @@ func (k *keeper) left(ctx context.Context, op *v1alpha1.OutlierPolicy) (left pol
 }
 
 // describe builds the status, once this generation is translated.
-func (k *keeper) describe(_ context.Context, op *v1alpha1.OutlierPolicy, left policy.Left) (is policy.Description[*v1alpha1.OutlierPolicy], err error) {
+func (k *keeper) describe(_ context.Context, op *v1alpha1.OutlierPolicy, left policy.Left) (d policy.Description[*v1alpha1.OutlierPolicy], err error) {
 	if op.DeletionTimestamp != nil {
 		return k.describeUndoing(op, left), nil
 	}
-	pic := k.picture()
-	if pic == nil || !pic.tellsOf(op) {
-		is.Skip = true
-		return is, nil
+	snap := k.snapshot()
+	if snap == nil || !snap.hasCurrent(op) {
+		d.Skip = true
+		return d, nil
 	}
-	is.After = op.DeepCopy()
-	is.After.Status = statusOf(op, pic, k.Clusters, k.gatewaysOf(op))
-	tell, waits := k.ejections(op, &is.After.Status, pic)
-	if waits {
-		is.Again = lookAgain
+	d.After = op.DeepCopy()
+	d.After.Status = statusOf(op, snap, k.Clusters, k.gatewayAncestors(op))
+	emit, pending := k.updateEjections(op, &d.After.Status, snap)
+	if pending {
+		d.Again = retryAfter
 	}
-	is.Stored = func(bool) { tell() }
-	return is, nil
+	d.Stored = func(bool) { emit() }
+	return d, nil
 }
 
 // describeUndoing builds the status of a deleted policy: what its finalizer waits for.
-func (k *keeper) describeUndoing(op *v1alpha1.OutlierPolicy, left policy.Left) (is policy.Description[*v1alpha1.OutlierPolicy]) {
+func (k *keeper) describeUndoing(op *v1alpha1.OutlierPolicy, left policy.Left) (d policy.Description[*v1alpha1.OutlierPolicy]) {
 	j, ok := k.policies.Current(op)
-	if is.Skip = !ok; is.Skip {
-		return is
+	if d.Skip = !ok; d.Skip {
+		return d
 	}
 	state := policy.Conditions{Acceptance: policy.AcceptanceOf(j.Verdict, j.Read.unreadable), Changes: "clusters", Deleting: true, Paused: j.Pause}
 	if left.Targets > 0 {
 		state.Undoing = fmt.Sprintf("It is deleted once EnvoyPatchPolicies patch nothing for it; %d still do, such as %s.", left.Targets, left.Sample[0])
-		if trouble := k.troubleOf(left.Sample[0]); trouble != "" {
-			state.Undoing += " " + trouble
+		if message := k.writeErrorOf(left.Sample[0]); message != "" {
+			state.Undoing += " " + message
 		}
 	}
-	is.After = op.DeepCopy()
-	state.Put(&is.After.Status.Conditions, op.Generation)
-	return is
+	d.After = op.DeepCopy()
+	state.Put(&d.After.Status.Conditions, op.Generation)
+	return d
 }
 
 // gatewayAncestors returns the status of a policy for each Gateway.
-func (p *Publisher) gatewaysOf(op *v1alpha1.OutlierPolicy) []v1alpha1.OutlierAncestorStatus {
+func (p *Publisher) gatewayAncestors(op *v1alpha1.OutlierPolicy) []v1alpha1.OutlierAncestorStatus {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.gateways.gatewaysOf(op)
+	return p.gateways.ancestorsOf(op)
 }
 
 // updateEjections writes ejections to a status, and returns the function that writes Events of what changed; pending: they aren't known
 // yet.
-func (k *keeper) ejections(op *v1alpha1.OutlierPolicy, after *v1alpha1.OutlierPolicyStatus, pic *picture) (tell func(), waits bool) {
+func (k *keeper) updateEjections(op *v1alpha1.OutlierPolicy, after *v1alpha1.OutlierPolicyStatus, snap *policySnapshot) (emit func(), pending bool) {
 	if k.Ejections == nil {
-		noEjections(after)
+		clearEjections(after)
 		return func() {}, false
 	}
 	key := client.ObjectKeyFromObject(op)
-	now := ejectedOf(pic.policies[key].clusters, envoysKnown{k.Ejections.View(), k.connected, k.soon})
-	before := k.remembered.of(key, &op.Status)
-	carried := carry(&now, before)
-	now.put(op, after, pic.policies[key])
+	now := observeEjections(snap.policies[key].clusters, envoyObservations{k.Ejections.View(), k.connected, k.recentlyUnasked})
+	before := k.reported.get(key, &op.Status)
+	reported := keepSince(&now, before)
+	now.writeStatus(op, after, snap.policies[key])
 	switch {
-	case now.waits:
+	case now.pending:
 		return func() {}, true
 	case now.unknown.Reason != "":
-		return func() { k.remembered.keep(key, nil) }, false
+		return func() { k.reported.set(key, nil) }, false
 	}
 	return func() {
-		newsOf(&now, before).tell(k.Events, op, pic.service)
-		k.remembered.keep(key, carried)
+		diffHosts(&now, before).emit(k.Events, op, snap.service)
+		k.reported.set(key, reported)
 	}, false
 }
 
@@ -131,13 +131,13 @@ func (k *keeper) connected(namespace string) (by map[string]int, known bool) {
 
 // recentlyUnasked says whether there have been Envoys that aren't polled for so short a time that they may not be ready yet: they connect
 // before they are ready, and are polled once they are.
-func (k *keeper) soon(namespace string, are bool) bool {
-	return k.notAsked.since(namespace, are, k.Clock.Now()) < ejection.StaleAfter
+func (k *keeper) recentlyUnasked(namespace string, unasked bool) bool {
+	return k.notAsked.since(namespace, unasked, k.Clock.Now()) < ejection.StaleAfter
 }
 
 // service returns the Service of a name in the snapshot; nil for none.
-func (pic *picture) service(name types.NamespacedName) *corev1.Service {
-	for _, svc := range pic.services[name.Namespace] {
+func (snap *policySnapshot) service(name types.NamespacedName) *corev1.Service {
+	for _, svc := range snap.services[name.Namespace] {
 		if svc.Name == name.Name {
 			return svc
 		}
@@ -146,12 +146,12 @@ func (pic *picture) service(name types.NamespacedName) *corev1.Service {
 }
 
 // has says whether the snapshot has a policy, of any generation.
-func (pic *picture) has(op *v1alpha1.OutlierPolicy) bool {
-	s := pic.policies[client.ObjectKeyFromObject(op)]
+func (snap *policySnapshot) has(op *v1alpha1.OutlierPolicy) bool {
+	s := snap.policies[client.ObjectKeyFromObject(op)]
 	return s != nil && s.policy.UID == op.UID
 }
 
 // hasCurrent says whether the snapshot has a policy's current generation.
-func (pic *picture) tellsOf(op *v1alpha1.OutlierPolicy) bool {
-	return pic.has(op) && pic.policies[client.ObjectKeyFromObject(op)].generation == op.Generation
+func (snap *policySnapshot) hasCurrent(op *v1alpha1.OutlierPolicy) bool {
+	return snap.has(op) && snap.policies[client.ObjectKeyFromObject(op)].generation == op.Generation
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/resourcestack/autohealer/internal/kube/outliers"
 )
 
-// patchAgain after a write that failed.
-const patchAgain = 5 * time.Second
+// patchRetryAfter after a write that failed.
+const patchRetryAfter = 5 * time.Second
 
 // patcher writes EnvoyPatchPolicies that have Envoy Gateway's Gateways detect outliers. It is a Runnable of the leader.
 type patcher struct {
@@ -51,14 +51,14 @@ func (p *patcher) Start(ctx context.Context) error {
 			default:
 				logger.Info("Can't patch all Gateways, which keep the EnvoyPatchPolicies that they have; retrying", "reason", err.Error())
 			}
-			problem, again = err.Error(), p.Clock.After(patchAgain)
+			problem, again = err.Error(), p.Clock.After(patchRetryAfter)
 		} else {
 			problem = ""
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-p.shown:
+		case <-p.pendingPatches:
 		case <-again:
 		}
 	}
@@ -66,27 +66,27 @@ func (p *patcher) Start(ctx context.Context) error {
 
 // patch applies the EnvoyPatchPolicies of all labeled Gateways, and removes those of Gateways that are no longer labeled.
 func (p *patcher) patch(ctx context.Context) error {
-	pic := p.picture()
-	if pic == nil {
+	snap := p.snapshot()
+	if snap == nil {
 		return nil
 	}
 	g, err := p.Gateways.Gateways(ctx)
 	if err != nil {
 		return err
 	}
-	g.World.Services = map[types.NamespacedName]*corev1.Service{}
-	for _, services := range pic.services {
+	g.Objects.Services = map[types.NamespacedName]*corev1.Service{}
+	for _, services := range snap.services {
 		for _, svc := range services {
-			g.World.Services[client.ObjectKeyFromObject(svc)] = svc
+			g.Objects.Services[client.ObjectKeyFromObject(svc)] = svc
 		}
 	}
-	by, view := map[types.NamespacedName][]outlier.Patched{}, &gatewaysView{verdicts: g.Verdicts, troubles: map[types.NamespacedName]error{}}
-	for _, c := range pic.index.Patches(g.World) {
-		by[c.Gateway] = append(by[c.Gateway], c)
+	byGateway, view := map[types.NamespacedName][]outlier.Patched{}, &gatewayStatuses{patchStatuses: g.PatchStatuses, writeErrors: map[types.NamespacedName]error{}}
+	for _, c := range snap.index.Patches(g.Objects) {
+		byGateway[c.Gateway] = append(byGateway[c.Gateway], c)
 	}
 	var failed error
 	for _, gateway := range slices.SortedFunc(maps.Keys(g.UIDs), compareNames) { // sorted, so that of several errors the same one is reported each time
-		wants, err := pic.patches(by[gateway])
+		wants, err := snap.patches(byGateway[gateway])
 		if err == nil {
 			wants.Gateway, wants.GatewayUID = gateway, g.UIDs[gateway]
 			inDoubt := wants.Doubtful
@@ -100,17 +100,17 @@ func (p *patcher) patch(ctx context.Context) error {
 			}
 		}
 		if err != nil {
-			view.troubles[gateway], failed = err, cmp.Or(failed, err)
+			view.writeErrors[gateway], failed = err, cmp.Or(failed, err)
 		}
 	}
-	view.clusters = by
-	p.showGateways(view, pic)
+	view.clusters = byGateway
+	p.setGateways(view, snap)
 	return failed
 }
 
 // patches are the desired patches of a Gateway's clusters, by the policies in the snapshot.
-func (pic *picture) patches(clusters []outlier.Patched) (wants actuate.GatewayPatches, err error) {
-	wants.State = lifecycle.Policy{Frozen: pic.paused.Frozen, Paused: pic.paused.By != ""}.State()
+func (snap *policySnapshot) patches(clusters []outlier.Patched) (wants actuate.GatewayPatches, err error) {
+	wants.State = lifecycle.Policy{Frozen: snap.paused.Frozen, Paused: snap.paused.By != ""}.State()
 	if wants.Wanted, err = outlier.NewPatchSet(clusters); err != nil {
 		return wants, err
 	}
@@ -120,7 +120,7 @@ func (pic *picture) patches(clusters []outlier.Patched) (wants actuate.GatewayPa
 	for i := range clusters {
 		doubtful[clusters[i].Cluster] = clusters[i].Doubtful()
 		for _, of := range clusters[i].Policies {
-			wants.Admitted[of.UID] = pic.policies[of.Key()].admitted
+			wants.Admitted[of.UID] = snap.policies[of.Key()].admitted
 		}
 	}
 	return wants, nil

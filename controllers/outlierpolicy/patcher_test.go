@@ -43,7 +43,7 @@ func newEdge() *edge {
 	name, service := types.NamespacedName{Namespace: "edge", Name: "web"}, types.NamespacedName{Namespace: "shop", Name: "web"}
 	return &edge{gateways: outliers.Gateways{
 		UIDs: map[types.NamespacedName]types.UID{name: "g"}, Unread: map[string]bool{},
-		World: outlier.PatchWorld{Gateways: []outlier.Gateway{{NamespacedName: name}}, Routes: []outlier.GatewayRoute{{
+		Objects: outlier.PatchObjects{Gateways: []outlier.Gateway{{NamespacedName: name}}, Routes: []outlier.GatewayRoute{{
 			Namespace: "shop", RouteKey: outlier.RouteKey{Kind: "HTTPRoute", Name: "web"}, Gateways: []types.NamespacedName{name},
 			Clusters: []outlier.RouteCluster{{Name: ofRoute, Backends: []outlier.RouteBackend{{Service: service, Port: 80}}}},
 		}}},
@@ -51,19 +51,19 @@ func newEdge() *edge {
 }
 
 // patcherOf has a snapshot with one policy for shop/web.
-func patcherOf(e *edge, change func(*picture, *outlier.Policy)) *patcher {
+func patcherOf(e *edge, change func(*policySnapshot, *outlier.Policy)) *patcher {
 	p := &outlier.Policy{Namespace: "shop", Name: "web", UID: "p", Generation: 2, Targets: []v1alpha1.OutlierTargetReference{{Kind: "Service", Name: "web"}}}
-	pic := &picture{
-		policies: map[types.NamespacedName]*standing{p.Key(): {reading: reading{policy: p}}},
+	snap := &policySnapshot{
+		policies: map[types.NamespacedName]*policyState{p.Key(): {parsedPolicy: parsedPolicy{policy: p}}},
 		services: map[string][]*corev1.Service{"shop": {{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
 		}}},
 	}
 	if change != nil {
-		change(pic, p)
+		change(snap, p)
 	}
-	pic.index = outlier.NewIndex([]*outlier.Policy{p}, nil, "autohealer-system")
-	return &patcher{Publisher: &Publisher{last: pic}, Gateways: e, Patches: e}
+	snap.index = outlier.NewIndex([]*outlier.Policy{p}, nil, "autohealer-system")
+	return &patcher{Publisher: &Publisher{latest: snap}, Gateways: e, Patches: e}
 }
 
 func TestWhatIsAskedForAGateway(t *testing.T) {
@@ -84,7 +84,7 @@ func TestWhatIsAskedForAGateway(t *testing.T) {
 func TestAGatewayWithoutTheLabelIsUndone(t *testing.T) {
 	g := NewWithT(t)
 	e := newEdge()
-	e.gateways.World.Gateways = nil
+	e.gateways.Objects.Gateways = nil
 	g.Expect(patcherOf(e, nil).patch(t.Context())).To(Succeed())
 	g.Expect(e.asked).To(HaveLen(1))
 	g.Expect(e.asked[0].Wanted).To(BeEmpty())
@@ -93,7 +93,7 @@ func TestAGatewayWithoutTheLabelIsUndone(t *testing.T) {
 func TestDoubtIsPassedOn(t *testing.T) {
 	g := NewWithT(t)
 	e := newEdge()
-	g.Expect(patcherOf(e, func(_ *picture, p *outlier.Policy) { p.Doubtful = true }).patch(t.Context())).To(Succeed())
+	g.Expect(patcherOf(e, func(_ *policySnapshot, p *outlier.Policy) { p.Doubtful = true }).patch(t.Context())).To(Succeed())
 	g.Expect(e.asked[0].Doubtful(ofRoute)).To(BeTrue(), "its policy isn't judged")
 	g.Expect(e.asked[0].Doubtful("httproute/shop/other/rule/0")).To(BeFalse())
 
@@ -104,7 +104,7 @@ func TestDoubtIsPassedOn(t *testing.T) {
 	g.Expect(e.asked[0].Doubtful("grpcroute/shop/other/rule/0")).To(BeFalse())
 
 	e = newEdge()
-	g.Expect(patcherOf(e, func(pic *picture, _ *outlier.Policy) { pic.paused.Frozen = true }).patch(t.Context())).To(Succeed())
+	g.Expect(patcherOf(e, func(snap *policySnapshot, _ *outlier.Policy) { snap.paused.Frozen = true }).patch(t.Context())).To(Succeed())
 	g.Expect(e.asked[0].State).To(Equal(lifecycle.Frozen))
 
 	e = newEdge()
@@ -113,13 +113,13 @@ func TestDoubtIsPassedOn(t *testing.T) {
 	g.Expect(e.asked).To(BeEmpty())
 }
 
-func TestAFailedPatchIsToldAndTriedAgain(t *testing.T) {
+func TestAFailedPatchIsReportedAndRetried(t *testing.T) {
 	g := NewWithT(t)
 	e := newEdge()
 	e.answer = errors.New("no answer")
 	p := patcherOf(e, nil)
 	g.Expect(p.patch(t.Context())).To(MatchError(e.answer))
-	g.Expect(p.gateways.troubles).To(HaveLen(1))
+	g.Expect(p.gateways.writeErrors).To(HaveLen(1))
 }
 
 // patchedFor are the EnvoyPatchPolicies that patch something for a policy.
@@ -151,7 +151,7 @@ func TestAPolicyGoesOnceNothingIsPatchedForIt(t *testing.T) {
 	g.Expect(p.patch(t.Context())).To(Succeed())
 	g.Expect(left(none).Unknown).To(BeTrue(), "they are patched from a snapshot that has it")
 
-	p.last = &picture{index: outlier.NewIndex(nil, nil, "autohealer-system")}
+	p.latest = &policySnapshot{index: outlier.NewIndex(nil, nil, "autohealer-system")}
 	g.Expect(p.patch(t.Context())).To(Succeed())
 	g.Expect(left(none)).To(Equal(policy.Left{}))
 	some := patchedFor{names: []types.NamespacedName{{Namespace: "edge", Name: "autohealer.web"}}}
@@ -160,20 +160,20 @@ func TestAPolicyGoesOnceNothingIsPatchedForIt(t *testing.T) {
 
 	e.answer = apierrors.NewForbidden(schema.GroupResource{Resource: "envoypatchpolicies"}, "autohealer.web", errors.New("no"))
 	g.Expect(p.patch(t.Context())).NotTo(Succeed())
-	g.Expect(p.troubleOf("edge/autohealer.web")).To(ContainSubstring("create rolebinding autohealer-envoy-patches -n edge"))
-	g.Expect(p.troubleOf("edge/autohealer.other")).To(BeEmpty())
+	g.Expect(p.writeErrorOf("edge/autohealer.web")).To(ContainSubstring("create rolebinding autohealer-envoy-patches -n edge"))
+	g.Expect(p.writeErrorOf("edge/autohealer.other")).To(BeEmpty())
 }
 
 func TestADeletedPolicyIsTranslatedWhileItsFinalizerWaits(t *testing.T) {
 	g := NewWithT(t)
-	p := &Publisher{kick: make(chan struct{}, 1)}
+	p := &Publisher{pendingTranslation: make(chan struct{}, 1)}
 	is := storedPolicy{UID: "p", Object: &v1alpha1.OutlierPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "p"}}}
 	goes := is
 	goes.Object = is.Object.DeepCopy()
 	goes.Object.DeletionTimestamp = &metav1.Time{}
-	p.update(t.Context(), is, is)
-	g.Expect(p.kick).To(BeEmpty(), "its status was written")
-	p.update(t.Context(), is, goes)
-	g.Expect(p.kick).To(HaveLen(1))
+	p.onVerdict(t.Context(), is, is)
+	g.Expect(p.pendingTranslation).To(BeEmpty(), "its status was written")
+	p.onVerdict(t.Context(), is, goes)
+	g.Expect(p.pendingTranslation).To(HaveLen(1))
 	g.Expect(p.stale.take().UnsortedList()).To(ConsistOf("shop"))
 }

@@ -15,61 +15,63 @@ import (
 )
 
 // policySnapshot is the state of all policies at one moment. It is immutable once it is set.
-type picture struct {
+type policySnapshot struct {
 	index    *outlier.Index
-	policies map[types.NamespacedName]*standing
+	policies map[types.NamespacedName]*policyState
 	services map[string][]*corev1.Service
 	// onlyNamespaces were translated for it, and presentServices are the Services in them; other namespaces are as in the snapshot before.
 	// It is nil for all namespaces.
-	only map[string]bool
-	seen map[types.NamespacedName]bool
+	onlyNamespaces  map[string]bool
+	presentServices map[types.NamespacedName]bool
 	// routeKinds is the state of the informers of routes, by kind; unreadKinds are those that aren't synced.
-	routes map[string]outliers.Known
-	unread map[string]bool
-	paused policy.Pause
+	routeKinds  map[string]outliers.RouteKindState
+	unreadKinds map[string]bool
+	paused      policy.Pause
 }
 
 // covers says whether a namespace was translated for the snapshot.
-func (pic *picture) covers(namespace string) bool { return pic.only == nil || pic.only[namespace] }
+func (snap *policySnapshot) covers(namespace string) bool {
+	return snap.onlyNamespaces == nil || snap.onlyNamespaces[namespace]
+}
 
 // build completes a new snapshot with the state of all policies.
-func (p *Publisher) paint(pic *picture, world outlier.World) (*picture, error) {
-	before := p.picture()
-	policies, err := p.stands(pic, before, world.Policies)
+func (p *Publisher) build(snap *policySnapshot, objects outlier.Objects) (*policySnapshot, error) {
+	before := p.snapshot()
+	policies, err := p.policyStates(snap, before, objects.Policies)
 	if err != nil {
 		return nil, err
 	}
-	if pic.only == nil {
-		pic.index = outlier.NewIndex(policies, world.Routes, p.Routed.OwnNamespace)
+	if snap.onlyNamespaces == nil {
+		snap.index = outlier.NewIndex(policies, objects.Routes, p.Informers.OwnNamespace)
 	} else {
-		pic.index = before.index.With(pic.only, policies, world.Routes)
-		pic.takeOver(before)
+		snap.index = before.index.With(snap.onlyNamespaces, policies, objects.Routes)
+		snap.carryOver(before)
 	}
-	for _, svc := range world.Services {
-		pic.services[svc.Namespace] = append(pic.services[svc.Namespace], svc)
+	for _, svc := range objects.Services {
+		snap.services[svc.Namespace] = append(snap.services[svc.Namespace], svc)
 	}
-	return pic, nil
+	return snap, nil
 }
 
 // policyStates sets the states of the policies in the namespaces that a snapshot covers.
-func (p *Publisher) stands(pic, before *picture, stored []*v1alpha1.OutlierPolicy) (policies []*outlier.Policy, err error) {
+func (p *Publisher) policyStates(snap, before *policySnapshot, stored []*v1alpha1.OutlierPolicy) (policies []*outlier.Policy, err error) {
 	for _, op := range stored {
 		if op.DeletionTimestamp != nil {
 			continue
 		}
 		key := client.ObjectKeyFromObject(op)
-		var was *standing
+		var previous *policyState
 		if before != nil {
-			was = before.policies[key]
+			previous = before.policies[key]
 		}
-		s, ok := p.stand(op, was)
-		if !ok && p.waits() {
+		s, ok := p.stateOf(op, previous)
+		if !ok && p.isStarting() {
 			return nil, fmt.Errorf("OutlierPolicy %s isn't judged yet", key)
 		}
 		if !ok {
-			s = doubtful(op)
+			s = doubtfulState(op)
 		}
-		pic.policies[key] = s
+		snap.policies[key] = s
 		policies = append(policies, s.policy)
 	}
 	return policies, nil
@@ -77,26 +79,26 @@ func (p *Publisher) stands(pic, before *picture, stored []*v1alpha1.OutlierPolic
 
 // carryOver copies from the snapshot before the namespaces that this one doesn't cover. The cluster's default applies in all namespaces: of
 // its state the clusters in uncovered namespaces are copied.
-func (pic *picture) takeOver(before *picture) {
+func (snap *policySnapshot) carryOver(before *policySnapshot) {
 	for namespace, services := range before.services {
-		if !pic.only[namespace] {
-			pic.services[namespace] = services
+		if !snap.onlyNamespaces[namespace] {
+			snap.services[namespace] = services
 		}
 	}
 	for key, s := range before.policies {
 		switch {
-		case pic.only[key.Namespace]:
+		case snap.onlyNamespaces[key.Namespace]:
 		case before.index.IsGlobal(s.policy):
-			pic.policies[key] = s.outside(pic.only)
+			snap.policies[key] = s.outside(snap.onlyNamespaces)
 		default:
-			pic.policies[key] = s
+			snap.policies[key] = s
 		}
 	}
 }
 
 // outside is a policy's state with the clusters outside of some namespaces.
-func (s *standing) outside(namespaces map[string]bool) *standing {
-	kept := s.anew()
+func (s *policyState) outside(namespaces map[string]bool) *policyState {
+	kept := s.withoutClusters()
 	kept.clusters = make([]cluster, 0, len(s.clusters))
 	for _, c := range s.clusters {
 		if !namespaces[c.Key.Service.Namespace] {
@@ -110,37 +112,37 @@ func (s *standing) outside(namespaces map[string]bool) *standing {
 }
 
 // addCluster adds a cluster to the states of the policies for it.
-func (pic *picture) add(a *outlier.Assignment, hosts []outlier.Host, withheld bool) {
+func (snap *policySnapshot) addCluster(a *outlier.Assignment, hosts []outlier.Host, paused bool) {
 	if a.Policy != nil {
-		s := pic.policies[a.Policy.Key()]
-		s.clusters = append(s.clusters, cluster{Assignment: a, hosts: hosts, withheld: withheld})
+		s := snap.policies[a.Policy.Key()]
+		s.clusters = append(s.clusters, cluster{Assignment: a, hosts: hosts, paused: paused})
 	}
 	for _, o := range a.Overridden {
-		s := pic.policies[o.Key()]
+		s := snap.policies[o.Key()]
 		s.overridden = append(s.overridden, a)
 	}
 	for _, c := range a.Conflicted {
-		s := pic.policies[c.Key()]
+		s := snap.policies[c.Key()]
 		s.conflicted = append(s.conflicted, a)
 	}
 }
 
 // setUnconfirmed sets why Envoys keep clusters as they were. All of these are in namespaces that the snapshot covers: the states of others
 // may be in use already.
-func (pic *picture) doubt(held map[outlier.Key]error) {
+func (snap *policySnapshot) setUnconfirmed(held map[outlier.Key]error) {
 	if len(held) == 0 {
 		return
 	}
-	for _, s := range pic.policies {
+	for _, s := range snap.policies {
 		for i := range s.clusters {
-			if why := held[s.clusters[i].Key]; why != nil {
-				s.clusters[i].doubt = why
+			if err := held[s.clusters[i].Key]; err != nil {
+				s.clusters[i].unconfirmed = err
 			}
 		}
 	}
 }
 
 // clustersFor are the clusters for which a policy holds by one of its targets; all of them for a nil target.
-func (s *standing) of(ref *v1alpha1.OutlierTargetReference) []cluster {
-	return slices.DeleteFunc(slices.Clone(s.clusters), func(c cluster) bool { return ref != nil && !c.For(*ref) })
+func (s *policyState) clustersFor(ref *v1alpha1.OutlierTargetReference) []cluster {
+	return slices.DeleteFunc(slices.Clone(s.clusters), func(c cluster) bool { return ref != nil && !c.IsFor(*ref) })
 }

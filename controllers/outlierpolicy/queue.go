@@ -9,36 +9,36 @@ import (
 )
 
 // setSnapshot makes a snapshot the latest, and has statuses and Gateways updated from it.
-func (p *Publisher) show(pic *picture) {
+func (p *Publisher) setSnapshot(snap *policySnapshot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.last = pic
-	for key, s := range pic.policies {
-		if pic.covers(key.Namespace) || pic.index.IsGlobal(s.policy) {
+	p.latest = snap
+	for key, s := range snap.policies {
+		if snap.covers(key.Namespace) || snap.index.IsGlobal(s.policy) {
 			p.enqueue(key)
 		}
 	}
 	select {
-	case p.shown <- struct{}{}:
+	case p.pendingPatches <- struct{}{}:
 	default: // it is signaled already
 	}
 }
 
 // onProgress is called when Envoys accept or reject clusters: for each ACK, also when thousands connect at once.
-func (p *Publisher) progressed([]string) {
+func (p *Publisher) onProgress([]string) {
 	select {
-	case p.further <- struct{}{}:
+	case p.pendingStatuses <- struct{}{}:
 	default: // it is signaled already
 	}
 }
 
 // handleProgress has statuses updated after onProgress, once each minInterval at most, until the context ends.
-func (p *Publisher) followProgress(ctx context.Context) {
+func (p *Publisher) handleProgress(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-p.further:
+		case <-p.pendingStatuses:
 		}
 		p.mu.Lock()
 		p.enqueueAll()
@@ -46,17 +46,17 @@ func (p *Publisher) followProgress(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-p.Clock.After(coalesce):
+		case <-p.Clock.After(minInterval):
 		}
 	}
 }
 
 // enqueueAll needs mu.
 func (p *Publisher) enqueueAll() {
-	if p.last == nil {
+	if p.latest == nil {
 		return
 	}
-	for key := range p.last.policies {
+	for key := range p.latest.policies {
 		p.enqueue(key)
 	}
 }
@@ -64,7 +64,7 @@ func (p *Publisher) enqueueAll() {
 func (p *Publisher) enqueue(key types.NamespacedName) { p.policies.Statuses.Add(key, 0) }
 
 // attachQueue attaches the leader's queue of statuses.
-func (p *Publisher) lead(q kube.Queue) {
+func (p *Publisher) attachQueue(q kube.Queue) {
 	p.policies.Statuses.Attach(q)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -72,8 +72,8 @@ func (p *Publisher) lead(q kube.Queue) {
 }
 
 // snapshot returns the latest; nil before the first.
-func (p *Publisher) picture() *picture {
+func (p *Publisher) snapshot() *policySnapshot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.last
+	return p.latest
 }

@@ -14,55 +14,55 @@ import (
 
 // reportedEjections are the ejections that were reported for each policy. A manager that starts takes those in the status, so that
 // nothing is reported twice.
-type remembered struct {
+type reportedEjections struct {
 	mu  sync.Mutex
-	all map[types.NamespacedName]map[ejection.Host]told // needs mu
+	all map[types.NamespacedName]map[ejection.Host]reportedEjection // needs mu
 }
 
 // reportedEjection is since when this process has observed an ejection, and the since that was reported.
-type told struct{ seen, since time.Time }
+type reportedEjection struct{ observedAt, since time.Time }
 
 // get returns what was reported for a policy.
-func (r *remembered) of(key types.NamespacedName, status *v1alpha1.OutlierPolicyStatus) map[ejection.Host]told {
+func (r *reportedEjections) get(key types.NamespacedName, status *v1alpha1.OutlierPolicyStatus) map[ejection.Host]reportedEjection {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if before, ok := r.all[key]; ok {
 		return before
 	}
-	before := map[ejection.Host]told{}
+	before := map[ejection.Host]reportedEjection{}
 	for _, x := range status.Ejections {
 		if cluster, ok := outlier.ParseKey(x.Cluster); ok {
-			before[ejection.Host{Cluster: cluster, Address: x.Address}] = told{since: x.Since.Time}
+			before[ejection.Host{Cluster: cluster, Address: x.Address}] = reportedEjection{since: x.Since.Time}
 		}
 	}
 	return before
 }
 
 // keepSince keeps the since that was reported before for ejections that continue, and returns what is to be reported now.
-func carry(e *ejected, before map[ejection.Host]told) map[ejection.Host]told {
-	now := make(map[ejection.Host]told, len(e.hosts))
-	for h, x := range e.hosts {
-		t := told{seen: x.Since.Time, since: x.Since.Truncate(time.Second)}
-		if was, ok := before[h]; ok && (was.seen.IsZero() || was.seen.Equal(t.seen)) && was.since.Before(t.since) {
+func keepSince(e *ejectionState, before map[ejection.Host]reportedEjection) map[ejection.Host]reportedEjection {
+	now := make(map[ejection.Host]reportedEjection, len(e.ejections))
+	for h, x := range e.ejections {
+		t := reportedEjection{observedAt: x.Since.Time, since: x.Since.Truncate(time.Second)}
+		if was, ok := before[h]; ok && (was.observedAt.IsZero() || was.observedAt.Equal(t.observedAt)) && was.since.Before(t.since) {
 			t.since = was.since
 		}
 		now[h] = t
 		x.Since = metav1.NewTime(t.since)
-		e.hosts[h] = x
+		e.ejections[h] = x
 	}
 	return now
 }
 
-func (r *remembered) keep(key types.NamespacedName, now map[ejection.Host]told) {
+func (r *reportedEjections) set(key types.NamespacedName, now map[ejection.Host]reportedEjection) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.all == nil {
-		r.all = map[types.NamespacedName]map[ejection.Host]told{}
+		r.all = map[types.NamespacedName]map[ejection.Host]reportedEjection{}
 	}
 	r.all[key] = now
 }
 
-func (r *remembered) forget(key types.NamespacedName) {
+func (r *reportedEjections) forget(key types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.all, key)
@@ -72,32 +72,32 @@ func (r *remembered) forget(key types.NamespacedName) {
 // reconnects, doesn't begin a new period.
 type notAsked struct {
 	mu  sync.Mutex
-	all map[string]span // needs mu
+	all map[string]period // needs mu
 }
 
 // period is a time span; its end is zero as long as it continues.
-type span struct{ began, ended time.Time }
+type period struct{ start, end time.Time }
 
 // since updates a namespace's period, and returns for how long it has lasted; 0 when there is none.
-func (n *notAsked) since(namespace string, is bool, now time.Time) time.Duration {
+func (n *notAsked) since(namespace string, unasked bool, now time.Time) time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	so, was := n.all[namespace]
-	over := !so.ended.IsZero() && now.Sub(so.ended) >= ejection.StaleAfter
-	if !is {
+	p, known := n.all[namespace]
+	over := !p.end.IsZero() && now.Sub(p.end) >= ejection.StaleAfter
+	if !unasked {
 		if over {
 			delete(n.all, namespace)
-		} else if was && so.ended.IsZero() {
-			n.all[namespace] = span{so.began, now}
+		} else if known && p.end.IsZero() {
+			n.all[namespace] = period{p.start, now}
 		}
 		return 0
 	}
-	if !was || over {
-		so.began = now
+	if !known || over {
+		p.start = now
 	}
 	if n.all == nil {
-		n.all = map[string]span{}
+		n.all = map[string]period{}
 	}
-	n.all[namespace] = span{began: so.began}
-	return now.Sub(so.began)
+	n.all[namespace] = period{start: p.start}
+	return now.Sub(p.start)
 }

@@ -23,8 +23,8 @@ func (confirmed) CheckAll(context.Context, schema.GroupVersionKind, []kube.Admis
 // BenchmarkOneEdit is what the manager does of itself when one policy of a Service among 10,000 is edited, from its judgement on.
 func BenchmarkOneEdit(b *testing.B) {
 	p, _ := newTestPublisher(b, nil)
-	world := &objects{}
-	p.Clusters.Current, p.Routed = confirmed{}, world.followed(b.Context(), b)
+	store := &objectStore{}
+	p.Clusters.Current, p.Informers = confirmed{}, store.followed(b.Context(), b)
 	p.Guard.SetGuardrails(nil)
 	ctx, stop := context.WithCancel(b.Context())
 	stopped := make(chan error, 1)
@@ -38,8 +38,8 @@ func BenchmarkOneEdit(b *testing.B) {
 	for i := range 10000 {
 		svc := service(fmt.Sprintf("service-%05d", i), 8080)
 		svc.Namespace = fmt.Sprintf("team-%03d", i%100)
-		world.put(svc)
-		world.put(sliceOf(svc, "10.0.0.1", "10.0.0.2", "10.0.0.3"))
+		store.set(svc)
+		store.set(sliceOf(svc, "10.0.0.1", "10.0.0.2", "10.0.0.3"))
 	}
 	judge := func(namespace, name string, generation int64) {
 		op := stored(namespace, name, 1)
@@ -47,8 +47,8 @@ func BenchmarkOneEdit(b *testing.B) {
 			op = stored(namespace, name, 1, target("service-00000", ""))
 		}
 		op.Generation = generation
-		world.put(op)
-		p.policy(b.Context(), op)
+		store.set(op)
+		p.onPolicy(b.Context(), op)
 		p.policies.Judge(b.Context(), client.ObjectKeyFromObject(op))
 	}
 	publish := func() {
@@ -65,7 +65,7 @@ func BenchmarkOneEdit(b *testing.B) {
 		generation++
 		judge("team-000", "edited", generation)
 		publish()
-		if s := p.picture().policies[types.NamespacedName{Namespace: "team-000", Name: "edited"}]; s.generation != generation || len(s.clusters) != 1 {
+		if s := p.snapshot().policies[types.NamespacedName{Namespace: "team-000", Name: "edited"}]; s.generation != generation || len(s.clusters) != 1 {
 			b.Fatalf("it stands at generation %d with %d clusters", s.generation, len(s.clusters))
 		}
 	}

@@ -24,17 +24,17 @@ type Record interface {
 
 // readRecord reads the clusters that Envoys were sent before this process started. Nothing is published until then: a cluster whose
 // policy is gone would be missing.
-func (p *Publisher) recall(ctx context.Context) {
+func (p *Publisher) readRecord(ctx context.Context) {
 	if p.Record == nil {
 		return
 	}
-	_ = wait.PollUntilContextCancel(ctx, lookAgain, true, func(ctx context.Context) (bool, error) {
+	_ = wait.PollUntilContextCancel(ctx, retryAfter, true, func(ctx context.Context) (bool, error) {
 		clusters, err := p.Record.Read(ctx)
 		if err != nil {
 			log.FromContext(ctx).Error(err, "Can't read which clusters Envoys have; none is served until that is known")
 			return false, nil
 		}
-		p.remember(maps.All(clusters))
+		p.addServed(maps.All(clusters))
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		maps.Copy(p.recorded, clusters)
@@ -43,7 +43,7 @@ func (p *Publisher) recall(ctx context.Context) {
 }
 
 // recordLoop writes the record whenever the served clusters changed, until the context ends.
-func (p *Publisher) keepRecord(ctx context.Context) {
+func (p *Publisher) recordLoop(ctx context.Context) {
 	if p.Record == nil {
 		return
 	}
@@ -52,26 +52,26 @@ func (p *Publisher) keepRecord(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-p.unrecorded:
+		case <-p.pendingRecord:
 		case <-again:
 		}
 		again = nil
-		if err := p.record(ctx); err != nil {
+		if err := p.writeRecord(ctx); err != nil {
 			log.FromContext(ctx).Error(err, "Can't record which clusters Envoys have; those without a policy might be missed after a restart")
-			again = p.Clock.After(recordAgain)
+			again = p.Clock.After(recordRetryAfter)
 		}
 	}
 }
 
-func (p *Publisher) record(ctx context.Context) error {
+func (p *Publisher) writeRecord(ctx context.Context) error {
 	if serves := p.Clusters.Server.Serves; serves != nil && !serves() {
 		return fmt.Errorf("the cluster isn't known to be this installation's")
 	}
-	add, remove, all := p.unwritten()
+	add, remove, all := p.recordDiff()
 	if len(add)+len(remove) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if err := p.Record.Change(ctx, add, remove, all); err != nil {
 		return err
@@ -86,7 +86,7 @@ func (p *Publisher) record(ctx context.Context) error {
 }
 
 // recordDiff is what is to be added to the record, what is to be removed from it, and all that it should have.
-func (p *Publisher) unwritten() (add map[outlier.Key]outlier.Protocol, remove []outlier.Key, all map[outlier.Key]outlier.Protocol) {
+func (p *Publisher) recordDiff() (add map[outlier.Key]outlier.Protocol, remove []outlier.Key, all map[outlier.Key]outlier.Protocol) {
 	add, all = map[outlier.Key]outlier.Protocol{}, map[outlier.Key]outlier.Protocol{}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,7 +107,7 @@ func (p *Publisher) unwritten() (add map[outlier.Key]outlier.Protocol, remove []
 }
 
 // forgetRemoved drops clusters that were removed from Envoys, since their Services or routes are gone.
-func (p *Publisher) removed(names []string) {
+func (p *Publisher) forgetRemoved(names []string) {
 	if len(names) == 0 {
 		return
 	}
@@ -118,52 +118,52 @@ func (p *Publisher) removed(names []string) {
 		if !ok {
 			continue
 		}
-		of := p.served[key.Service.Namespace]
-		if delete(of, key); len(of) == 0 {
+		clusters := p.served[key.Service.Namespace]
+		if delete(clusters, key); len(clusters) == 0 {
 			delete(p.served, key.Service.Namespace)
 		}
 		p.stale.add(key.Service.Namespace)
 	}
-	p.changedRecord()
+	p.requestRecord()
 }
 
 // addServed adds clusters that Envoys were sent.
-func (p *Publisher) remember(clusters iter.Seq2[outlier.Key, outlier.Protocol]) {
+func (p *Publisher) addServed(clusters iter.Seq2[outlier.Key, outlier.Protocol]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	news := false
+	changed := false
 	for key, protocol := range clusters {
-		of := p.served[key.Service.Namespace]
-		if of == nil {
-			of = map[outlier.Key]outlier.Protocol{}
-			p.served[key.Service.Namespace] = of
+		ofNamespace := p.served[key.Service.Namespace]
+		if ofNamespace == nil {
+			ofNamespace = map[outlier.Key]outlier.Protocol{}
+			p.served[key.Service.Namespace] = ofNamespace
 		}
-		if before, is := of[key]; !is || before != protocol {
-			of[key], news = protocol, true
+		if before, is := ofNamespace[key]; !is || before != protocol {
+			ofNamespace[key], changed = protocol, true
 		}
 	}
-	if news {
-		p.changedRecord()
+	if changed {
+		p.requestRecord()
 	}
 }
 
 // requestRecord has the record written soon.
-func (p *Publisher) changedRecord() {
+func (p *Publisher) requestRecord() {
 	select {
-	case p.unrecorded <- struct{}{}:
+	case p.pendingRecord <- struct{}{}:
 	default: // it is requested already
 	}
 }
 
 // missingObjects are the objects of served clusters that a snapshot doesn't have in the namespaces that it covers: a cluster's Service, and
 // its route if it belongs to one. Routes of a kind that isn't read don't count as missing.
-func (p *Publisher) missing(pic *picture) map[object][]outlier.Key {
+func (p *Publisher) missingObjects(snap *policySnapshot) map[objectRef][]outlier.Key {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	missing := map[object][]outlier.Key{}
-	for namespace := range covered(pic, p.served) {
+	missing := map[objectRef][]outlier.Key{}
+	for namespace := range coveredNamespaces(snap, p.served) {
 		for key := range p.served[namespace] {
-			if o, is := p.lacks(pic, key); is {
+			if o, is := p.missingObject(snap, key); is {
 				missing[o] = append(missing[o], key)
 			}
 		}
@@ -172,24 +172,24 @@ func (p *Publisher) missing(pic *picture) map[object][]outlier.Key {
 }
 
 // missingObject returns the missing object of a served cluster, if there is one.
-func (p *Publisher) lacks(pic *picture, key outlier.Key) (o object, is bool) {
+func (p *Publisher) missingObject(snap *policySnapshot, key outlier.Key) (o objectRef, is bool) {
 	service := key.Service
-	if !pic.seen[service] {
-		return object{corev1.SchemeGroupVersion.WithKind("Service"), service}, true
+	if !snap.presentServices[service] {
+		return objectRef{corev1.SchemeGroupVersion.WithKind("Service"), service}, true
 	}
-	if key.Route == (outlier.RouteKey{}) || pic.unread[key.Route.Kind] || pic.index.HasRoute(service.Namespace, key.Route) {
+	if key.Route == (outlier.RouteKey{}) || snap.unreadKinds[key.Route.Kind] || snap.index.HasRoute(service.Namespace, key.Route) {
 		return o, false
 	}
-	kind, there := p.Routed.RouteKind(key.Route.Kind)
-	return object{kind, types.NamespacedName{Namespace: service.Namespace, Name: key.Route.Name}}, there
+	kind, known := p.Informers.RouteKind(key.Route.Kind)
+	return objectRef{kind, types.NamespacedName{Namespace: service.Namespace, Name: key.Route.Name}}, known
 }
 
 // previous is the state before for the namespaces that a snapshot covers.
-func (p *Publisher) before(pic *picture) before {
+func (p *Publisher) previous(snap *policySnapshot) previousState {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	b := before{p.told, map[types.NamespacedName]map[outlier.Key]outlier.Protocol{}}
-	for namespace := range covered(pic, p.served) {
+	b := previousState{p.sent, map[types.NamespacedName]map[outlier.Key]outlier.Protocol{}}
+	for namespace := range coveredNamespaces(snap, p.served) {
 		for key, protocol := range p.served[namespace] {
 			if b.served[key.Service] == nil {
 				b.served[key.Service] = map[outlier.Key]outlier.Protocol{}
@@ -201,9 +201,9 @@ func (p *Publisher) before(pic *picture) before {
 }
 
 // protocols of the clusters that were sent.
-func protocols(told map[outlier.Key]actuate.Cluster) iter.Seq2[outlier.Key, outlier.Protocol] {
+func protocols(sent map[outlier.Key]actuate.Cluster) iter.Seq2[outlier.Key, outlier.Protocol] {
 	return func(yield func(outlier.Key, outlier.Protocol) bool) {
-		for key, c := range told {
+		for key, c := range sent {
 			if !yield(key, c.Protocol()) {
 				return
 			}

@@ -19,12 +19,12 @@ import (
 // staleNamespaces are the namespaces in which something may have changed since they were translated; "" stands for all. The objects of a
 // namespace, verdicts on its policies and removals of its clusters concern no other namespace, but for Autohealer's own, which has the
 // cluster's default.
-type stale struct {
+type staleNamespaces struct {
 	mu         sync.Mutex
 	namespaces sets.Set[string] // needs mu
 }
 
-func (s *stale) add(namespaces ...string) {
+func (s *staleNamespaces) add(namespaces ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.namespaces == nil {
@@ -34,7 +34,7 @@ func (s *stale) add(namespaces ...string) {
 }
 
 // take returns and clears them. What the caller reads afterwards is at least as new.
-func (s *stale) take() sets.Set[string] {
+func (s *staleNamespaces) take() sets.Set[string] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	taken := s.namespaces
@@ -43,8 +43,8 @@ func (s *stale) take() sets.Set[string] {
 }
 
 // onObject handles changes of Services, endpoints and routes; onPolicy and onVerdict handle policies.
-func (p *Publisher) routed(object any) {
-	if last, unseen := object.(toolscache.DeletedFinalStateUnknown); unseen {
+func (p *Publisher) onObject(object any) {
+	if last, missed := object.(toolscache.DeletedFinalStateUnknown); missed {
 		object = last.Obj
 	}
 	switch o := object.(type) {
@@ -55,47 +55,47 @@ func (p *Publisher) routed(object any) {
 	default:
 		p.stale.add("")
 	}
-	p.changed()
+	p.requestTranslation()
 }
 
 // newSnapshot is a snapshot without policies, of the namespaces that are to be translated. These are all when something changed that
 // concerns all namespaces.
-func (p *Publisher) blank(changed sets.Set[string]) (*picture, error) {
-	pic := &picture{
-		policies: map[types.NamespacedName]*standing{}, services: map[string][]*corev1.Service{}, seen: map[types.NamespacedName]bool{},
-		routes: p.Routed.Known(), unread: map[string]bool{},
+func (p *Publisher) newSnapshot(changed sets.Set[string]) (*policySnapshot, error) {
+	snap := &policySnapshot{
+		policies: map[types.NamespacedName]*policyState{}, services: map[string][]*corev1.Service{}, presentServices: map[types.NamespacedName]bool{},
+		routeKinds: p.Informers.RouteKindStates(), unreadKinds: map[string]bool{},
 	}
-	for kind, known := range pic.routes {
+	for kind, known := range snap.routeKinds {
 		if !known.Read {
-			pic.unread[kind] = true
+			snap.unreadKinds[kind] = true
 		}
 	}
 	var known bool
-	if pic.paused, known = p.policies.PausedBy(); !known && p.told == nil {
+	if snap.paused, known = p.policies.PausedBy(); !known && p.sent == nil {
 		return nil, fmt.Errorf("no Guardrail is read yet")
 	}
-	if p.told == nil || changed.HasAny("", p.Routed.OwnNamespace) || p.Clock.Since(p.complete) >= atLeast || !pic.goesOnFrom(p.picture()) {
-		return pic, nil
+	if p.sent == nil || changed.HasAny("", p.Informers.OwnNamespace) || p.Clock.Since(p.lastFull) >= fullInterval || !snap.canExtend(p.snapshot()) {
+		return snap, nil
 	}
-	pic.only = map[string]bool{}
+	snap.onlyNamespaces = map[string]bool{}
 	for namespace := range changed {
-		pic.only[namespace] = true
+		snap.onlyNamespaces[namespace] = true
 	}
-	return pic, nil
+	return snap, nil
 }
 
 // canExtend says whether nothing changed since the snapshot before that concerns all namespaces.
-func (pic *picture) goesOnFrom(before *picture) bool {
-	return before != nil && pic.paused == before.paused && maps.Equal(pic.routes, before.routes)
+func (snap *policySnapshot) canExtend(before *policySnapshot) bool {
+	return before != nil && snap.paused == before.paused && maps.Equal(snap.routeKinds, before.routeKinds)
 }
 
 // listObjects lists the objects that a snapshot covers.
-func (p *Publisher) look(ctx context.Context, pic *picture) (world outlier.World, err error) {
-	if pic.only != nil {
-		return p.Routed.Namespaces(ctx, pic.only)
+func (p *Publisher) listObjects(ctx context.Context, snap *policySnapshot) (objects outlier.Objects, err error) {
+	if snap.onlyNamespaces != nil {
+		return p.Informers.ObjectsIn(ctx, snap.onlyNamespaces)
 	}
-	if world, err = p.Routed.World(ctx, ""); err == nil && len(pic.unread) > 0 && p.waits() {
+	if objects, err = p.Informers.Objects(ctx, ""); err == nil && len(snap.unreadKinds) > 0 && p.isStarting() {
 		err = fmt.Errorf("not all routes are read yet")
 	}
-	return world, err
+	return objects, err
 }

@@ -68,7 +68,7 @@ func (c *client) nodeLeases(ctx context.Context, clock clock.PassiveClock, withi
 	}
 	found := &leaseList{nodes: renewed, serverTime: l.serverDate, readAt: l.answeredAt}
 	if terms.LooksExpired(renewed, l.serverDate) {
-		l.faults(ctx, (within-clock.Since(began))/2, renewed)
+		l.markFaulty(ctx, (within-clock.Since(began))/2, renewed)
 	}
 	return found, nil
 }
@@ -136,12 +136,12 @@ func (l *pagedList) leases(ctx context.Context, present map[string]bool) ([]prob
 // markFaulty sets which nodes are faulty themselves. Whole nodes are three times as large as their metadata, so they are read only while
 // leases look expired, and not for all of the time that is left: a slow read of nodes must not count as a slow list of leases. A node that
 // couldn't be read counts as healthy: a fault must be reported.
-func (l *pagedList) faults(ctx context.Context, within time.Duration, renewed []probe.NodeLease) {
+func (l *pagedList) markFaulty(ctx context.Context, within time.Duration, renewed []probe.NodeLease) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	at := make(map[string]int, len(renewed))
+	index := make(map[string]int, len(renewed))
 	for i := range renewed {
-		at[renewed[i].Node] = i
+		index[renewed[i].Node] = i
 	}
 	err := l.each(ctx, nodesPath, acceptObjects, func() (string, error) {
 		var page corev1.NodeList
@@ -149,7 +149,7 @@ func (l *pagedList) faults(ctx context.Context, within time.Duration, renewed []
 			return "", err
 		}
 		for i := range page.Items {
-			if lease, ok := at[page.Items[i].Name]; ok {
+			if lease, ok := index[page.Items[i].Name]; ok {
 				renewed[lease].Faulty = probe.Faulty(&page.Items[i])
 			}
 		}
@@ -161,9 +161,9 @@ func (l *pagedList) faults(ctx context.Context, within time.Duration, renewed []
 }
 
 // admitName counts one more name, and fails beyond what any cluster has.
-func (l *pagedList) admitName(name string, beside int) error {
+func (l *pagedList) admitName(name string, count int) error {
 	l.names += len(name)
-	if len(name) > maxName || l.names > maxNames || beside >= maxNodes {
+	if len(name) > maxName || l.names > maxNames || count >= maxNodes {
 		return errTooMuch
 	}
 	return nil

@@ -157,19 +157,19 @@ func (s *scheduler) begin(key Key) *entry {
 }
 
 // end schedules the next run, and says whether the task stays: it wasn't removed during the run.
-func (s *scheduler) end(key Key, e *entry, asked time.Time) (stays bool) {
+func (s *scheduler) end(key Key, e *entry, next time.Time) (stays bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e.running = false
 	if s.entries[key] != e {
 		return false
 	}
-	if e.due.IsZero() || asked.Before(e.due) {
-		e.due = asked
+	if e.due.IsZero() || next.Before(e.due) {
+		e.due = next
 	}
 	now := s.clock.Now()
-	if soonest := now.Add(minPause); e.due.Before(soonest) {
-		e.due = soonest
+	if earliest := now.Add(minPause); e.due.Before(earliest) {
+		e.due = earliest
 	}
 	s.queue.AddAfter(key, e.due.Sub(now))
 	return true
@@ -202,14 +202,14 @@ func (s *listSlots) acquire(ctx context.Context, namespace string, slow bool) (f
 	if !s.reserve(namespace) {
 		return nil, false
 	}
-	places := s.prompt
+	slots := s.prompt
 	if slow {
-		places = s.slow
+		slots = s.slow
 	}
 	select {
-	case places <- struct{}{}:
+	case slots <- struct{}{}:
 		return func() {
-			<-places
+			<-slots
 			s.release(namespace)
 		}, true
 	case <-ctx.Done():

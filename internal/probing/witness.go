@@ -89,9 +89,9 @@ func (w *Witnesses) Set(named map[string][]guardrail.Witness) {
 		return
 	}
 	all := &witnessSet{named: map[string][]witness{}}
-	for rail, some := range named {
-		for _, one := range some {
-			all.named[rail] = append(all.named[rail], newWitness(one))
+	for guardrailName, witnesses := range named {
+		for _, one := range witnesses {
+			all.named[guardrailName] = append(all.named[guardrailName], newWitness(one))
 		}
 	}
 	w.all.Store(all)
@@ -152,8 +152,8 @@ func (w *Witnesses) ask(ctx context.Context, all *witnessSet, from time.Time) er
 	}
 	asked := w.Clock.Now()
 	answers := make(chan bool, len(all.named))
-	for _, some := range all.named {
-		go func() { answers <- anyAnswers(ctx, w.Policy, some) }()
+	for _, witnesses := range all.named {
+		go func() { answers <- anyAnswers(ctx, w.Policy, witnesses) }()
 	}
 	vouch := true
 	for range all.named {
@@ -223,24 +223,24 @@ func (w *Witnesses) check(ctx context.Context) {
 	before := w.silent
 	w.silent = silent
 	w.mu.Unlock()
-	for rail, some := range named {
-		for _, one := range some {
-			isSilent := slices.ContainsFunc(silent[rail], func(s SilentWitness) bool { return s.Name == one.Name })
-			witnessUp.WithLabelValues(rail, one.Name).Set(metric.Bool(!isSilent))
+	for guardrailName, witnesses := range named {
+		for _, one := range witnesses {
+			isSilent := slices.ContainsFunc(silent[guardrailName], func(s SilentWitness) bool { return s.Name == one.Name })
+			witnessUp.WithLabelValues(guardrailName, one.Name).Set(metric.Bool(!isSilent))
 		}
-		if was, looked := before[rail]; !looked || !slices.Equal(was, silent[rail]) {
-			w.OnChange(rail)
-		}
-	}
-	for rail := range before {
-		if _, is := named[rail]; !is {
-			w.OnChange(rail)
+		if previous, known := before[guardrailName]; !known || !slices.Equal(previous, silent[guardrailName]) {
+			w.OnChange(guardrailName)
 		}
 	}
-	for rail, some := range w.withSeries {
-		for _, one := range some {
-			if !slices.ContainsFunc(named[rail], func(is witness) bool { return is.Name == one.Name }) {
-				witnessUp.DeleteLabelValues(rail, one.Name)
+	for guardrailName := range before {
+		if _, is := named[guardrailName]; !is {
+			w.OnChange(guardrailName)
+		}
+	}
+	for guardrailName, witnesses := range w.withSeries {
+		for _, one := range witnesses {
+			if !slices.ContainsFunc(named[guardrailName], func(is witness) bool { return is.Name == one.Name }) {
+				witnessUp.DeleteLabelValues(guardrailName, one.Name)
 			}
 		}
 	}
@@ -251,26 +251,26 @@ func (w *Witnesses) check(ctx context.Context) {
 // entry.
 func silentWitnesses(ctx context.Context, policy kubeconfig.Policy, named map[string][]witness) map[string][]SilentWitness {
 	var mu sync.Mutex
-	var asking sync.WaitGroup
+	var queries sync.WaitGroup
 	silent := map[string][]SilentWitness{} // needs mu
-	for rail, some := range named {
-		silent[rail] = nil
-		for _, one := range some {
-			asking.Go(func() {
+	for guardrailName, witnesses := range named {
+		silent[guardrailName] = nil
+		for _, one := range witnesses {
+			queries.Go(func() {
 				if one.ask(ctx, policy) == nil {
 					return
 				}
 				if err := one.ask(ctx, policy); err != nil {
 					mu.Lock()
 					defer mu.Unlock()
-					silent[rail] = append(silent[rail], SilentWitness{one.Name, one.Address, reason(err)})
+					silent[guardrailName] = append(silent[guardrailName], SilentWitness{one.Name, one.Address, reason(err)})
 				}
 			})
 		}
 	}
-	asking.Wait()
-	for _, some := range silent {
-		slices.SortFunc(some, func(a, b SilentWitness) int { return strings.Compare(a.Name, b.Name) })
+	queries.Wait()
+	for _, witnesses := range silent {
+		slices.SortFunc(witnesses, func(a, b SilentWitness) int { return strings.Compare(a.Name, b.Name) })
 	}
 	return silent
 }
@@ -284,9 +284,9 @@ func reason(err error) string {
 }
 
 // Silent are a Guardrail's witnesses that didn't answer the last check, by name; known is false before the first check.
-func (w *Witnesses) Silent(rail string) (silent []SilentWitness, known bool) {
+func (w *Witnesses) Silent(guardrailName string) (silent []SilentWitness, known bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	silent, known = w.silent[rail]
+	silent, known = w.silent[guardrailName]
 	return silent, known
 }

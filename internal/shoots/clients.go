@@ -52,8 +52,8 @@ type Connection struct {
 	Version string
 	// Client reads live.
 	Client client.Client
-	// Watching has no time limit on its requests.
-	Watching client.WithWatch
+	// WatchClient has no time limit on its requests.
+	WatchClient client.WithWatch
 
 	transport *http.Transport
 }
@@ -120,21 +120,21 @@ func (s *Clients) connect(stored *corev1.Secret) (*Connection, error) {
 	transport := access.Transport(s.Dial, net.Dialer{Timeout: s.Timeout, KeepAliveConfig: keepAlive})
 	transport.TLSHandshakeTimeout = 2 * s.Timeout // else a connection whose request was canceled would stay half open for ever; requests end before, with the time in their error
 	transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout}
-	watching := &http.Client{Transport: &retryLimiter{next: bounded{authorized{access, transport}}, timeout: s.Timeout}, CheckRedirect: refuseRedirect}
-	asking := *watching
-	asking.Timeout = s.Timeout
+	watchClient := &http.Client{Transport: &retryLimiter{next: bounded{authorized{access, transport}}, timeout: s.Timeout}, CheckRedirect: refuseRedirect}
+	timedClient := *watchClient
+	timedClient.Timeout = s.Timeout
 	config := &rest.Config{Host: access.URL("").String(), QPS: -1}
-	kinds, err := newMapper(config, &asking)
+	restMapper, err := newMapper(config, &timedClient)
 	if err != nil {
 		return nil, fmt.Errorf("make a client of the shoot: %w", err)
 	}
-	live, errLive := NewVerifyingClient(config, client.Options{HTTPClient: &asking, Scheme: s.Scheme, Mapper: kinds})
-	watch, errWatch := client.NewWithWatch(config, client.Options{HTTPClient: watching, Scheme: s.Scheme, Mapper: kinds})
+	live, errLive := NewVerifyingClient(config, client.Options{HTTPClient: &timedClient, Scheme: s.Scheme, Mapper: restMapper})
+	watch, errWatch := client.NewWithWatch(config, client.Options{HTTPClient: watchClient, Scheme: s.Scheme, Mapper: restMapper})
 	if err := errors.Join(errLive, errWatch); err != nil {
 		return nil, fmt.Errorf("make a client of the shoot: %w", err)
 	}
 	return &Connection{
-		UID: stored.UID, Version: stored.ResourceVersion, Client: live, Watching: watch, transport: transport,
+		UID: stored.UID, Version: stored.ResourceVersion, Client: live, WatchClient: watch, transport: transport,
 	}, nil
 }
 
@@ -180,17 +180,17 @@ type retryLimiter struct {
 }
 
 // RoundTrip sends the request.
-func (i *retryLimiter) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := i.next.RoundTrip(request)
+func (l *retryLimiter) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := l.next.RoundTrip(request)
 	if err != nil {
 		return nil, err
 	}
 	if response.StatusCode != http.StatusTooManyRequests && response.StatusCode < http.StatusInternalServerError {
-		i.refusals.Store(0)
+		l.refusals.Store(0)
 		return response, nil
 	}
 	seconds, _ := strconv.Atoi(response.Header.Get("Retry-After"))
-	if i.refusals.Add(1) > 1 || time.Duration(seconds)*time.Second >= i.timeout {
+	if l.refusals.Add(1) > 1 || time.Duration(seconds)*time.Second >= l.timeout {
 		response.Header.Del("Retry-After")
 	}
 	return response, nil

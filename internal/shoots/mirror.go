@@ -128,45 +128,45 @@ type mirrorStore struct {
 }
 
 // Add stores a new object.
-func (t *mirrorStore) Add(o any) error { return t.store(o, t.Store.Add) }
+func (s *mirrorStore) Add(o any) error { return s.store(o, s.Store.Add) }
 
 // Update stores an object, if a field that Trim keeps has changed.
-func (t *mirrorStore) Update(o any) error {
-	return t.store(o, func(o any) error {
-		before, known, err := t.Get(o)
+func (s *mirrorStore) Update(o any) error {
+	return s.store(o, func(o any) error {
+		before, known, err := s.Get(o)
 		if known && equality.Semantic.DeepEqual(before, o) {
 			return errUnchanged
 		}
-		return errors.Join(err, t.Store.Update(o))
+		return errors.Join(err, s.Store.Update(o))
 	})
 }
 
 // Delete removes an object.
-func (t *mirrorStore) Delete(o any) error { return t.store(o, t.Store.Delete) }
+func (s *mirrorStore) Delete(o any) error { return s.store(o, s.Store.Delete) }
 
 // Replace stores all objects.
-func (t *mirrorStore) Replace(all []any, version string) error {
+func (s *mirrorStore) Replace(all []any, version string) error {
 	for _, o := range all {
-		t.mirror.source.Trim(o.(client.Object))
+		s.mirror.source.Trim(o.(client.Object))
 	}
-	if err := t.Store.Replace(all, version); err != nil {
+	if err := s.Store.Replace(all, version); err != nil {
 		return err
 	}
-	t.mirror.synced.Store(true)
-	t.mirror.health.stored()
-	t.mirror.source.Changed(nil)
+	s.mirror.synced.Store(true)
+	s.mirror.health.stored()
+	s.mirror.source.Changed(nil)
 	return nil
 }
 
-func (t *mirrorStore) store(o any, by func(any) error) error {
+func (s *mirrorStore) store(o any, by func(any) error) error {
 	object := o.(client.Object)
-	t.mirror.source.Trim(object)
+	s.mirror.source.Trim(object)
 	switch err := by(object); {
 	case errors.Is(err, errUnchanged):
 		return nil
 	case err != nil:
 		return err
 	}
-	t.mirror.source.Changed(object)
+	s.mirror.source.Changed(object)
 	return nil
 }

@@ -34,10 +34,10 @@ type VerifyingClient struct {
 type CheckServed func(ctx context.Context, kind schema.GroupVersionKind) error
 
 // Get reads with the client, and then live what that doesn't find.
-func (b VerifyingClient) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
-	err := b.Client.Get(ctx, key, into, options...)
-	if apierrors.IsNotFound(err) && b.Live != nil {
-		err = b.Live.Get(ctx, key, into, options...)
+func (c VerifyingClient) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	err := c.Client.Get(ctx, key, into, options...)
+	if apierrors.IsNotFound(err) && c.Live != nil {
+		err = c.Live.Get(ctx, key, into, options...)
 	}
 	switch {
 	case meta.IsNoMatchError(err):
@@ -49,8 +49,8 @@ func (b VerifyingClient) Get(ctx context.Context, key client.ObjectKey, into cli
 	if apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
 		return fmt.Errorf("the kind isn't served: %v", err) //nolint:errorlint // wrapped, it would still be taken for NotFound
 	}
-	if kind, unknown := b.GroupVersionKindFor(into); unknown == nil && b.CheckServed != nil {
-		if unserved := b.CheckServed(ctx, kind); unserved != nil {
+	if kind, unknown := c.GroupVersionKindFor(into); unknown == nil && c.CheckServed != nil {
+		if unserved := c.CheckServed(ctx, kind); unserved != nil {
 			return unserved
 		}
 	}
@@ -61,20 +61,20 @@ func (b VerifyingClient) Get(ctx context.Context, key client.ObjectKey, into cli
 func notServedError(err error) error { return fmt.Errorf("the kind isn't served: %w", err) }
 
 // List reads with the client; an empty list of a live one is reliable, too.
-func (b VerifyingClient) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
-	err := b.Client.List(ctx, into, options...)
+func (c VerifyingClient) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
+	err := c.Client.List(ctx, into, options...)
 	switch {
 	case meta.IsNoMatchError(err):
 		return notServedError(err)
-	case err != nil || b.Live != nil || b.CheckServed == nil || meta.LenList(into) > 0:
+	case err != nil || c.Live != nil || c.CheckServed == nil || meta.LenList(into) > 0:
 		return err
 	}
-	kind, err := b.GroupVersionKindFor(into)
+	kind, err := c.GroupVersionKindFor(into)
 	if err != nil {
 		return err
 	}
 	kind.Kind = strings.TrimSuffix(kind.Kind, "List")
-	return b.CheckServed(ctx, kind)
+	return c.CheckServed(ctx, kind)
 }
 
 // resourceOf returns a kind's resource among those of its group and version; nil for none.
@@ -107,8 +107,8 @@ func Nodes(ctx context.Context, shoot client.Reader) ([]*corev1.Node, error) {
 }
 
 // NewCheckServed makes one that reads an API server's discovery, which everybody may read.
-func NewCheckServed(config *rest.Config, through *http.Client) (CheckServed, error) {
-	d, err := discovery.NewDiscoveryClientForConfigAndClient(config, through)
+func NewCheckServed(config *rest.Config, httpClient *http.Client) (CheckServed, error) {
+	d, err := discovery.NewDiscoveryClientForConfigAndClient(config, httpClient)
 	if err != nil {
 		return nil, err
 	}
@@ -142,12 +142,12 @@ type mapper struct {
 	known map[schema.GroupVersionKind]*meta.RESTMapping // needs mu
 }
 
-func newMapper(config *rest.Config, through *http.Client) (*mapper, error) {
-	rest, err := apiutil.NewDynamicRESTMapper(config, through)
+func newMapper(config *rest.Config, httpClient *http.Client) (*mapper, error) {
+	rest, err := apiutil.NewDynamicRESTMapper(config, httpClient)
 	if err != nil {
 		return nil, err
 	}
-	d, err := discovery.NewDiscoveryClientForConfigAndClient(config, through)
+	d, err := discovery.NewDiscoveryClientForConfigAndClient(config, httpClient)
 	if err != nil {
 		return nil, err
 	}

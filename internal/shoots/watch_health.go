@@ -39,50 +39,50 @@ type WatchHealth struct {
 
 // NewWatchHealth makes one for a query whose requests must be answered within a timeout. It calls recovered each time that the store is
 // current again.
-func NewWatchHealth(within time.Duration, now clock.PassiveClock, mended func()) *WatchHealth {
-	return &WatchHealth{timeout: within, clock: now, recovered: mended}
+func NewWatchHealth(timeout time.Duration, clk clock.PassiveClock, recovered func()) *WatchHealth {
+	return &WatchHealth{timeout: timeout, clock: clk, recovered: recovered}
 }
 
 // Err is why the store isn't current; nil where it is, if all was read once.
-func (l *WatchHealth) Err() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.errLocked()
+func (h *WatchHealth) Err() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.errLocked()
 }
 
 // errLocked needs l.mu.
-func (l *WatchHealth) errLocked() error {
-	if l.lastError == nil && !l.requestedSince.IsZero() && l.clock.Since(l.requestedSince) > l.timeout {
-		return l.timeoutError()
+func (h *WatchHealth) errLocked() error {
+	if h.lastError == nil && !h.requestedSince.IsZero() && h.clock.Since(h.requestedSince) > h.timeout {
+		return h.timeoutError()
 	}
-	return l.lastError
+	return h.lastError
 }
 
-func (l *WatchHealth) timeoutError() error { return fmt.Errorf("no answer within %s", l.timeout) }
+func (h *WatchHealth) timeoutError() error { return fmt.Errorf("no answer within %s", h.timeout) }
 
 // Observe wraps the lists and watches of a reflector.
-func (l *WatchHealth) Observe(by toolscache.ListerWatcher) *toolscache.ListWatch {
+func (h *WatchHealth) Observe(by toolscache.ListerWatcher) *toolscache.ListWatch {
 	requests := toolscache.ToListerWatcherWithContext(by)
 	return &toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			ctx, end := context.WithTimeoutCause(ctx, l.timeout, l.timeoutError())
+			ctx, end := context.WithTimeoutCause(ctx, h.timeout, h.timeoutError())
 			defer end()
-			l.requested()
+			h.requested()
 			list, err := requests.ListWithContext(ctx, o)
 			switch {
 			case errors.Is(err, context.DeadlineExceeded): // also of discovery, whose client has its own timeout
-				err = l.timeoutError()
+				err = h.timeoutError()
 			case err != nil && ctx.Err() != nil: // the same text, whatever that ended
 				err = context.Cause(ctx)
 			}
-			l.answered(err, false) // a watch follows; until then nothing shows that the list is stale
+			h.answered(err, false) // a watch follows; until then nothing shows that the list is stale
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			l.requested()
-			w, err := l.openWatch(ctx, requests, o)
+			h.requested()
+			w, err := h.openWatch(ctx, requests, o)
 			if lists := o.SendInitialEvents != nil && *o.SendInitialEvents; err != nil || !lists {
-				l.answered(err, true)
+				h.answered(err, true)
 			}
 			return w, err
 		},
@@ -93,16 +93,16 @@ func (l *WatchHealth) Observe(by toolscache.ListerWatcher) *toolscache.ListWatch
 var errConnectionEnded = errors.New("connections end before there is an answer")
 
 // openWatch opens a watch, which has no time limit, but must be answered within the timeout.
-func (l *WatchHealth) openWatch(ctx context.Context, by toolscache.WatcherWithContext, o metav1.ListOptions) (watch.Interface, error) {
+func (h *WatchHealth) openWatch(ctx context.Context, by toolscache.WatcherWithContext, o metav1.ListOptions) (watch.Interface, error) {
 	ctx, end := context.WithCancelCause(ctx)
-	late := time.AfterFunc(l.timeout, func() { end(l.timeoutError()) })
+	late := time.AfterFunc(h.timeout, func() { end(h.timeoutError()) })
 	w, err := by.WatchWithContext(ctx, o)
 	switch began := late.Stop(); {
 	case !began, errors.Is(err, context.DeadlineExceeded):
 		if err == nil {
 			w.Stop()
 		}
-		err = l.timeoutError()
+		err = h.timeoutError()
 	case err != nil:
 	case reflect.TypeOf(w) == reflect.TypeOf(watch.NewEmptyWatch()):
 		err = errConnectionEnded
@@ -111,106 +111,106 @@ func (l *WatchHealth) openWatch(ctx context.Context, by toolscache.WatcherWithCo
 		end(nil)
 		return nil, err
 	}
-	return l.forward(w, func() { end(nil) }), nil
+	return h.forward(w, func() { end(nil) }), nil
 }
 
 // forward passes on the events of a watch, and observes when it has sent all initial events, and when it ends.
-func (l *WatchHealth) forward(w watch.Interface, end func()) watch.Interface {
+func (h *WatchHealth) forward(w watch.Interface, end func()) watch.Interface {
 	events := make(chan watch.Event)
-	passed := watch.NewProxyWatcher(events)
+	proxy := watch.NewProxyWatcher(events)
 	go func() {
 		defer end()
 		defer w.Stop()
 		defer close(events)
 		for {
 			select {
-			case <-passed.StopChan():
+			case <-proxy.StopChan():
 				return
 			case e, more := <-w.ResultChan():
-				over := !more || e.Type == watch.Error
-				if over { // before the reflector gets the event: it may retry at once, or much later
-					l.ended(e)
+				isLast := !more || e.Type == watch.Error
+				if isLast { // before the reflector gets the event: it may retry at once, or much later
+					h.ended(e)
 				}
 				if !more {
 					return
 				}
-				whole := l.receivedAll(e)
+				complete := h.receivedAll(e)
 				select {
-				case <-passed.StopChan():
+				case <-proxy.StopChan():
 					return
 				case events <- e:
 				}
-				if over {
+				if isLast {
 					return
 				}
-				if whole && !l.waitForStore {
-					l.answered(nil, true)
+				if complete && !h.waitForStore {
+					h.answered(nil, true)
 				}
 			}
 		}
 	}()
-	return passed
+	return proxy
 }
 
 // receivedAll says whether this event is the end of a watch's initial events.
-func (l *WatchHealth) receivedAll(e watch.Event) bool {
+func (h *WatchHealth) receivedAll(e watch.Event) bool {
 	if e.Type != watch.Bookmark {
 		return false
 	}
 	o, err := meta.Accessor(e.Object)
-	whole := err == nil && o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.allReceived = l.allReceived || whole
-	return whole
+	complete := err == nil && o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.allReceived = h.allReceived || complete
+	return complete
 }
 
 // stored is called when all objects are stored. After a list a watch still follows.
-func (l *WatchHealth) stored() {
-	l.mu.Lock()
-	whole := l.allReceived
-	l.allReceived = false
-	l.mu.Unlock()
-	if whole {
-		l.answered(nil, true)
+func (h *WatchHealth) stored() {
+	h.mu.Lock()
+	complete := h.allReceived
+	h.allReceived = false
+	h.mu.Unlock()
+	if complete {
+		h.answered(nil, true)
 	}
 }
 
 // ended is called when a watch ends, with an error or without. An error answers a watch that was still sending its initial events.
-func (l *WatchHealth) ended(e watch.Event) {
-	if awaited := l.requested(); awaited && e.Type == watch.Error {
-		l.answered(apierrors.FromObject(e.Object), true)
+func (h *WatchHealth) ended(e watch.Event) {
+	if isOpening := h.requested(); isOpening && e.Type == watch.Error {
+		h.answered(apierrors.FromObject(e.Object), true)
 	}
 }
 
 // requested is called when a request begins, or a watch ended. It returns whether no answered watch was open before.
-func (l *WatchHealth) requested() (already bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if already = !l.requestedSince.IsZero(); !already {
-		l.requestedSince = l.clock.Now()
+func (h *WatchHealth) requested() (already bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if already = !h.requestedSince.IsZero(); !already {
+		h.requestedSince = h.clock.Now()
 	}
-	l.allReceived = false
+	h.allReceived = false
 	return already
 }
 
 // answered is called with a request's error, and whether the answer makes the store current.
-func (l *WatchHealth) answered(err error, fresh bool) {
-	l.mu.Lock()
-	mended := false
+func (h *WatchHealth) answered(err error, fresh bool) {
+	h.mu.Lock()
+	recovered := false
 	switch {
 	case apierrors.IsResourceExpired(err), apierrors.IsGone(err), apierrors.IsInvalid(err):
 		// The resourceVersion expired, or the server doesn't support WatchList: the reflector sends another request.
 	case err != nil:
-		l.lastError = stableError(err)
+		h.lastError = stableError(err)
 	case fresh:
-		mended, l.lastError, l.requestedSince = l.errLocked() != nil, nil, time.Time{}
+		recovered, h.lastError, h.requestedSince = h.errLocked() != nil, nil, time.Time{}
 	default:
-		l.requestedSince = l.clock.Now()
+		h.requestedSince = h.clock.Now()
 	}
-	l.mu.Unlock()
-	if mended {
-		l.recovered()
+	h.mu.Unlock()
+	if recovered {
+		h.recovered()
 	}
 }
 

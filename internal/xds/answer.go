@@ -6,38 +6,38 @@ import (
 )
 
 // recordSent records the nonce of a response until the client answers it, and returns how many resources the response has.
-func (f *feed) responded(nonce string, now time.Time) int {
-	f.table.mu.Lock()
-	defer f.table.mu.Unlock()
-	if f.unanswered.IsZero() {
-		f.unanswered = now
+func (w *watch) recordSent(nonce string, now time.Time) int {
+	w.table.mu.Lock()
+	defer w.table.mu.Unlock()
+	if w.unackedSince.IsZero() {
+		w.unackedSince = now
 	}
-	f.sent[nonce], f.telling = f.telling, nil
-	return len(f.sent[nonce])
+	w.unacked[nonce], w.sending = w.sending, nil
+	return len(w.unacked[nonce])
 }
 
 // handleAck takes a client's ACK, or its NACK with a message. It returns the names in the response that was answered: empty, but
 // not nil, for the empty response to a client that has everything already; nil for an unknown nonce.
-func (f *feed) answered(nonce, rejection string) []string {
-	f.table.mu.Lock()
-	defer f.table.mu.Unlock()
-	sent, ok := f.sent[nonce]
+func (w *watch) handleAck(nonce, rejection string) []string {
+	w.table.mu.Lock()
+	defer w.table.mu.Unlock()
+	sent, ok := w.unacked[nonce]
 	if !ok {
 		return nil
 	}
-	if delete(f.sent, nonce); len(f.sent) == 0 {
-		f.unanswered = time.Time{}
+	if delete(w.unacked, nonce); len(w.unacked) == 0 {
+		w.unackedSince = time.Time{}
 	}
 	blamed := map[string]struct{}{}
 	if rejection != "" {
-		blamed, rejection = mentioned(sent, rejection), shown(rejection)
+		blamed, rejection = blamedNames(sent, rejection), truncate(rejection)
 	}
 	names := make([]string, 0, len(sent))
 	for name := range sent {
 		if _, bad := blamed[name]; bad {
-			f.rejected[name] = rejection
+			w.rejections[name] = rejection
 		} else {
-			delete(f.rejected, name)
+			delete(w.rejections, name)
 		}
 		names = append(names, name)
 	}
@@ -46,24 +46,24 @@ func (f *feed) answered(nonce, rejection string) []string {
 
 // blamedNames are the names in a rejection's message; all that were sent, when it has none or was truncated. Envoy accepts the valid
 // clusters of a response and names the others.
-func mentioned(sent map[string]struct{}, rejection string) map[string]struct{} {
-	if strings.HasSuffix(rejection, brokenOff) {
+func blamedNames(sent map[string]struct{}, rejection string) map[string]struct{} {
+	if strings.HasSuffix(rejection, truncatedSuffix) {
 		return sent
 	}
-	blamed := map[string]struct{}{}
+	names := map[string]struct{}{}
 	for name := range sent {
-		if mentions(rejection, name) {
-			blamed[name] = struct{}{}
+		if mentionsName(rejection, name) {
+			names[name] = struct{}{}
 		}
 	}
-	if len(blamed) == 0 {
+	if len(names) == 0 {
 		return sent
 	}
-	return blamed
+	return names
 }
 
 // mentionsName: a text with ns/web/8080 or other-ns/web/80 doesn't mention ns/web/80.
-func mentions(text, name string) bool {
+func mentionsName(text, name string) bool {
 	for at := 0; ; {
 		i := strings.Index(text[at:], name)
 		if i < 0 {
@@ -71,43 +71,43 @@ func mentions(text, name string) bool {
 		}
 		begin := at + i
 		end := begin + len(name)
-		if (begin == 0 || !partOfName(text[begin-1])) && (end == len(text) || !partOfName(text[end])) {
+		if (begin == 0 || !isNameByte(text[begin-1])) && (end == len(text) || !isNameByte(text[end])) {
 			return true
 		}
 		at = end
 	}
 }
 
-func partOfName(c byte) bool {
+func isNameByte(c byte) bool {
 	return c == '-' || c == '/' || c == '@' || c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
 // ackState says whether the client may see any of some clusters, given with their namespaces, and whether it has accepted all of those
 // that it may see. It needs the table's mutex.
-func (f *feed) hasAccepted(namespaces map[string]string) (sees, all bool) {
-	nothingOpen := !f.full && len(f.dirty)+len(f.sent)+len(f.rejected) == 0
+func (w *watch) ackState(namespaces map[string]string) (visible, complete bool) {
+	nothingPending := !w.allDirty && len(w.dirty)+len(w.unacked)+len(w.rejections) == 0
 	for name, namespace := range namespaces {
-		if !f.scope.allows(namespace) {
+		if !w.scope.allows(namespace) {
 			continue
 		}
-		if nothingOpen {
+		if nothingPending {
 			return true, true
 		}
-		sees = true
-		if _, rejected := f.rejected[name]; rejected || !f.settled(name) {
+		visible = true
+		if _, rejected := w.rejections[name]; rejected || !w.hasAcked(name) {
 			return true, false
 		}
 	}
-	return sees, true
+	return visible, true
 }
 
 // hasAcked says whether the client has accepted the resource of a name as it is served. It needs the table's mutex.
-func (f *feed) settled(name string) bool {
-	if _, marked := f.dirty[name]; marked || f.full {
+func (w *watch) hasAcked(name string) bool {
+	if _, marked := w.dirty[name]; marked || w.allDirty {
 		return false
 	}
-	for _, names := range f.sent {
-		if _, under := names[name]; under {
+	for _, names := range w.unacked {
+		if _, isSent := names[name]; isSent {
 			return false
 		}
 	}

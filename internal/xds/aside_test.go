@@ -11,7 +11,7 @@ import (
 	"github.com/resourcestack/autohealer/e2e/xdsclient"
 )
 
-func TestWhoStandsAsideServesNobody(t *testing.T) {
+func TestNoStreamIsServedWhileServesIsFalse(t *testing.T) {
 	g := NewWithT(t)
 	var serves atomic.Bool
 	w := start(t, Options{Serves: serves.Load})

@@ -19,17 +19,17 @@ type entry struct {
 	namespace     string // of the cluster's Service; it decides which identities may see the entry
 	// deltaResource is an encoded discovery.Resource, for the delta protocol; sotwResource is the encoded Any in it, for the state of the
 	// world.
-	resource, state []byte
+	deltaResource, sotwResource []byte
 }
 
 func newEntry(typeURL, name, namespace, version string, body []byte) *entry {
-	state := fieldSize(anyType, len(typeURL)) + fieldSize(anyValue, len(body))
-	b := make([]byte, 0, fieldSize(resourceName, len(name))+fieldSize(resourceVersion, len(version))+fieldSize(resourceAny, state))
+	anySize := fieldSize(anyType, len(typeURL)) + fieldSize(anyValue, len(body))
+	b := make([]byte, 0, fieldSize(resourceName, len(name))+fieldSize(resourceVersion, len(version))+fieldSize(resourceAny, anySize))
 	b = appendField(appendField(b, resourceName, name), resourceVersion, version)
-	b = protowire.AppendVarint(protowire.AppendTag(b, resourceAny, protowire.BytesType), uint64(state))
+	b = protowire.AppendVarint(protowire.AppendTag(b, resourceAny, protowire.BytesType), uint64(anySize))
 	begin := len(b)
 	b = appendField(appendField(b, anyType, typeURL), anyValue, body)
-	return &entry{name: name, version: version, namespace: namespace, resource: b, state: b[begin:]}
+	return &entry{name: name, version: version, namespace: namespace, deltaResource: b, sotwResource: b[begin:]}
 }
 
 // Numbers of the fields of discovery.Resource and Any, and of the resources in responses of both protocols.
@@ -49,7 +49,7 @@ func fieldSize(number protowire.Number, length int) int {
 }
 
 // equal says whether clients would see no difference between two entries.
-func (e *entry) same(other *entry) bool {
+func (e *entry) equal(other *entry) bool {
 	return other != nil && e.version == other.version && e.namespace == other.namespace
 }
 

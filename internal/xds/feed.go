@@ -13,68 +13,68 @@ import (
 
 // watch is one type of resource on one stream. The table's mutex guards its fields, but for the subscription of a request: that
 // belongs to the stream's goroutine, and to the table only while the request is open.
-type feed struct {
+type watch struct {
 	table    *table
 	identity string
 	scope    Scope
 
 	// allDirty: everything may differ, as on a stream's first request.
-	full bool
+	allDirty bool
 	// sotw: the client speaks the state of the world, and removes what a response doesn't have. It gets no response while the table is
 	// incomplete. mustReply: it is to get a response even if nothing changed.
-	state, owed bool
+	sotw, mustReply bool
 	// wildcard: the last request subscribed to all resources.
 	wildcard bool
 	// dirty has the names that may differ from what the client was sent last; true: the resource is removed.
 	dirty map[string]bool
 	// openRequest is answered by the next change; nil while a response is being sent.
-	waiting *request
+	openRequest *request
 	// sending are the names in the response that is being sent, which has no nonce yet.
-	telling map[string]struct{}
+	sending map[string]struct{}
 	// unacked are the names in each response that the client hasn't answered yet, by nonce.
-	sent map[string]map[string]struct{}
+	unacked map[string]map[string]struct{}
 	// unackedSince is when the oldest response in unacked was sent; zero when there is none.
-	unanswered time.Time
+	unackedSince time.Time
 	// rejections are the messages of the client's NACKs of what it was sent last, by name.
-	rejected map[string]string
+	rejections map[string]string
 	// onDemand are names of endpoints that exist because this stream subscribes to them, by cluster.
-	brought map[string]set.Set[string]
+	onDemand map[string]set.Set[string]
 }
 
 // maxOnDemand bounds how many names of one cluster's endpoints are made for one stream: an Envoy has the cluster as it is, and as it
 // was while it warms the next. Names of other streams don't count, or one client could exhaust the limit for all.
-const maxBrought = 4
+const maxOnDemand = 4
 
-func (f *feed) mayBring(service string) bool {
-	names := f.brought[clusterOf(service)]
-	return names.Has(service) || len(names) < maxBrought
+func (w *watch) mayAddOnDemand(service string) bool {
+	names := w.onDemand[clusterOf(service)]
+	return names.Has(service) || len(names) < maxOnDemand
 }
 
-func (f *feed) bring(service string) {
+func (w *watch) addOnDemand(service string) {
 	cluster := clusterOf(service)
-	if f.brought[cluster] == nil {
-		f.brought[cluster] = set.New[string]()
+	if w.onDemand[cluster] == nil {
+		w.onDemand[cluster] = set.New[string]()
 	}
-	f.brought[cluster].Insert(service)
+	w.onDemand[cluster].Insert(service)
 }
 
 // removeOnDemand drops names that the client no longer subscribes to.
-func (f *feed) forget(r *request, names []string) {
+func (w *watch) removeOnDemand(r *request, names []string) {
 	for _, service := range names {
 		cluster := clusterOf(service)
-		if r.wants(service) {
+		if r.covers(service) {
 			continue
 		}
-		if f.brought[cluster].Delete(service); len(f.brought[cluster]) == 0 {
-			delete(f.brought, cluster)
+		if w.onDemand[cluster].Delete(service); len(w.onDemand[cluster]) == 0 {
+			delete(w.onDemand, cluster)
 		}
 	}
 }
 
 // onDemandNames are the names that were made for the stream.
-func (f *feed) broughtAll() (names []string) {
-	for _, of := range f.brought {
-		names = append(names, of.UnsortedList()...)
+func (w *watch) onDemandNames() (names []string) {
+	for _, ofCluster := range w.onDemand {
+		names = append(names, ofCluster.UnsortedList()...)
 	}
 	return names
 }
@@ -85,98 +85,98 @@ type request struct {
 	respond      func()
 }
 
-func (r *request) wants(name string) bool {
+func (r *request) covers(name string) bool {
 	_, named := r.subscription.SubscribedResources()[name]
 	return named || r.subscription.IsWildcard()
 }
 
-func newFeed(t *table, identity string, scope Scope) *feed {
-	f := &feed{
-		table: t, identity: identity, scope: scope, full: true,
-		dirty: map[string]bool{}, sent: map[string]map[string]struct{}{}, rejected: map[string]string{},
-		brought: map[string]set.Set[string]{},
+func newWatch(t *table, identity string, scope Scope) *watch {
+	w := &watch{
+		table: t, identity: identity, scope: scope, allDirty: true,
+		dirty: map[string]bool{}, unacked: map[string]map[string]struct{}{}, rejections: map[string]string{},
+		onDemand: map[string]set.Set[string]{},
 	}
-	t.join(f)
-	return f
+	t.addWatch(w)
+	return w
 }
 
-func (f *feed) mark(name string)     { f.dirty[name] = false }
-func (f *feed) markGone(name string) { f.dirty[name] = true }
+func (w *watch) markChanged(name string) { w.dirty[name] = false }
+func (w *watch) markRemoved(name string) { w.dirty[name] = true }
 
 // replyIfChanged answers the open request if something changed that it subscribes to.
-func (f *feed) wake() {
-	if f.waiting == nil || f.held() || (!f.full && !f.owed && len(f.dirty) == 0) {
+func (w *watch) replyIfChanged() {
+	if w.openRequest == nil || w.isDeferred() || (!w.allDirty && !w.mustReply && len(w.dirty) == 0) {
 		return
 	}
-	if f.owed {
-		f.reply()
+	if w.mustReply {
+		w.reply()
 		return
 	}
-	for range f.differences(f.waiting.subscription) {
-		f.reply()
+	for range w.differences(w.openRequest.subscription) {
+		w.reply()
 		return
 	}
-	f.settle()
+	w.clearDirty()
 }
 
 // isDeferred: the client would remove what this replica doesn't know yet. It gets no response, and keeps what it has, until the table is
 // complete.
-func (f *feed) held() bool { return f.state && f.table.partial && !f.table.quiet }
+func (w *watch) isDeferred() bool { return w.sotw && w.table.incomplete && !w.table.omitsRemovals }
 
 // reply answers the open request.
-func (f *feed) reply() {
-	f.waiting.respond()
-	f.waiting, f.owed = nil, false
+func (w *watch) reply() {
+	w.openRequest.respond()
+	w.openRequest, w.mustReply = nil, false
 }
 
 // handleRequest answers a request now, or with the next change. The names are those that the request subscribes to, or ends the
 // subscription of.
-func (f *feed) ask(r *request, named []string, all, reply bool) {
-	f.table.mu.Lock()
-	defer f.table.mu.Unlock()
+func (w *watch) handleRequest(r *request, names []string, sotw, mustReply bool) {
+	w.table.mu.Lock()
+	defer w.table.mu.Unlock()
 	wildcard := r.subscription.IsWildcard()
-	f.full = f.full || all || wildcard != f.wildcard
-	f.wildcard = wildcard
-	for _, name := range named {
-		if _, marked := f.dirty[name]; !marked {
-			f.mark(name)
+	w.allDirty = w.allDirty || sotw || wildcard != w.wildcard
+	w.wildcard = wildcard
+	for _, name := range names {
+		if _, marked := w.dirty[name]; !marked {
+			w.markChanged(name)
 		}
 	}
-	if all {
-		named = f.broughtAll()
+	if sotw {
+		names = w.onDemandNames()
 	}
-	f.forget(r, named)
-	f.waiting, f.state, f.owed = r, all, f.owed || reply
-	f.wake()
+	w.removeOnDemand(r, names)
+	w.openRequest, w.sotw, w.mustReply = r, sotw, w.mustReply || mustReply
+	w.replyIfChanged()
 }
 
 // cancel withdraws an open request, which isn't answered then.
-func (f *feed) cancel(r *request) {
-	f.table.mu.Lock()
-	defer f.table.mu.Unlock()
-	if f.waiting == r {
-		f.waiting = nil
+func (w *watch) cancel(r *request) {
+	w.table.mu.Lock()
+	defer w.table.mu.Unlock()
+	if w.openRequest == r {
+		w.openRequest = nil
 	}
 }
 
 // clearDirty forgets what was marked: the client has it, or doesn't subscribe to it. A new map is made since a map that was large once
 // stays slow to iterate over.
-func (f *feed) settle() {
-	f.dirty = map[string]bool{}
-	f.full = false
+func (w *watch) clearDirty() {
+	w.dirty = map[string]bool{}
+	w.allDirty = false
 }
 
 // differences are the names whose entry differs from what the client has, among those that may; the entry of a removed one is nil.
-func (f *feed) differences(s cache.Subscription) iter.Seq2[string, *entry] {
+func (w *watch) differences(s cache.Subscription) iter.Seq2[string, *entry] {
 	known, named, wildcard := s.ReturnedResources(), s.SubscribedResources(), s.IsWildcard()
 	return func(yield func(string, *entry) bool) {
-		for name := range f.candidates(s) {
+		for name := range w.candidates(s) {
 			if _, ok := named[name]; !wildcard && !ok {
 				continue
 			}
-			version, told := known[name]
-			e := f.table.lookup(name, f)
-			differs := e != nil && (!told || version != e.version) || e == nil && told && f.dirty[name]
+			version, returned := known[name]
+			e := w.table.lookup(name, w)
+			differs := e != nil && (!returned || version != e.version) || e == nil && returned && w.dirty[name]
 			if differs && !yield(name, e) {
 				return
 			}
@@ -184,16 +184,16 @@ func (f *feed) differences(s cache.Subscription) iter.Seq2[string, *entry] {
 	}
 }
 
-func (f *feed) candidates(s cache.Subscription) func(func(string) bool) {
-	if !f.full {
-		return maps.Keys(f.dirty)
+func (w *watch) candidates(s cache.Subscription) func(func(string) bool) {
+	if !w.allDirty {
+		return maps.Keys(w.dirty)
 	}
-	names := make(map[string]struct{}, len(f.table.entries))
-	for name := range f.dirty {
+	names := make(map[string]struct{}, len(w.table.entries))
+	for name := range w.dirty {
 		names[name] = struct{}{}
 	}
 	if s.IsWildcard() {
-		for name := range f.table.entries {
+		for name := range w.table.entries {
 			names[name] = struct{}{}
 		}
 	}
@@ -209,10 +209,10 @@ type difference struct {
 
 // takeDifference returns what the next response is to have, and records that the client has it; with all, everything that it
 // subscribes to. The stream's goroutine calls it right before sending: a response that is dropped before loses nothing.
-func (f *feed) tell(s cache.Subscription, all bool) (d difference) {
-	f.table.mu.Lock()
-	defer f.table.mu.Unlock()
-	for name, e := range f.differences(s) {
+func (w *watch) takeDifference(s cache.Subscription, all bool) (d difference) {
+	w.table.mu.Lock()
+	defer w.table.mu.Unlock()
+	for name, e := range w.differences(s) {
 		if e == nil {
 			d.removed = append(d.removed, name)
 		} else {
@@ -220,30 +220,30 @@ func (f *feed) tell(s cache.Subscription, all bool) (d difference) {
 		}
 	}
 	if all {
-		d.updated = f.all(s)
+		d.updated = w.allEntries(s)
 	}
-	f.telling = make(map[string]struct{}, len(d.updated))
+	w.sending = make(map[string]struct{}, len(d.updated))
 	known := s.ReturnedResources()
 	for _, e := range d.updated {
 		known[e.name] = e.version
-		f.telling[e.name] = struct{}{}
+		w.sending[e.name] = struct{}{}
 	}
 	for _, name := range d.removed {
 		delete(known, name)
-		delete(f.rejected, name)
+		delete(w.rejections, name)
 	}
-	f.settle()
+	w.clearDirty()
 	return d
 }
 
 // allEntries are the entries that a subscription covers, sorted by name.
-func (f *feed) all(s cache.Subscription) []*entry {
+func (w *watch) allEntries(s cache.Subscription) []*entry {
 	var entries []*entry
-	for name := range f.table.entries {
+	for name := range w.table.entries {
 		if _, named := s.SubscribedResources()[name]; !named && !s.IsWildcard() {
 			continue
 		}
-		if e := f.table.lookup(name, f); e != nil {
+		if e := w.table.lookup(name, w); e != nil {
 			entries = append(entries, e)
 		}
 	}

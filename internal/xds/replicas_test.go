@@ -13,7 +13,7 @@ import (
 )
 
 // exchangeReports gives one replica the reports of others, encoded and decoded.
-func tell(t *testing.T, to *world, from ...*world) {
+func exchangeReports(t *testing.T, to *env, from ...*env) {
 	t.Helper()
 	var all []Report
 	for _, w := range from {
@@ -27,56 +27,56 @@ func tell(t *testing.T, to *world, from ...*world) {
 		}
 		all = append(all, r)
 	}
-	to.server.Learn(all, time.Now(), true)
+	to.server.SetOtherReports(all, time.Now(), true)
 }
 
 func TestWhatIsConnectedToAnotherReplicaCounts(t *testing.T) {
 	g := NewWithT(t)
 	leader, follower := start(t, Options{}), start(t, Options{})
-	for _, w := range []*world{leader, follower} {
+	for _, w := range []*env{leader, follower} {
 		w.serve("shop/web/80", 5, 1001)
 		w.serve("post/web/80", 5, 1001)
 		w.set()
 	}
-	together := func(names ...string) func() [2]int {
+	counts := func(names ...string) func() [2]int {
 		return func() [2]int {
-			tell(t, leader, follower)
-			connected, acked := leader.server.Together(names)
+			exchangeReports(t, leader, follower)
+			connected, acked := leader.server.CountProxies(names)
 			return [2]int{connected, acked}
 		}
 	}
-	g.Expect(together("shop/web/80")()).To(Equal([2]int{0, 0}))
+	g.Expect(counts("shop/web/80")()).To(Equal([2]int{0, 0}))
 	follower.connect(xdsclient.Options{})
-	g.Eventually(together("shop/web/80"), "5s").Should(Equal([2]int{1, 1}))
+	g.Eventually(counts("shop/web/80"), "5s").Should(Equal([2]int{1, 1}))
 	leader.connect(xdsclient.Options{})
-	g.Eventually(together("shop/web/80"), "5s").Should(Equal([2]int{2, 2}))
+	g.Eventually(counts("shop/web/80"), "5s").Should(Equal([2]int{2, 2}))
 	g.Expect(leader.server.Connected("shop")).To(Equal(map[string]int{"": 2}))
 
 	leader.serve("shop/web/80", 6, 1001)
 	leader.set()
 	g.Eventually(func() [2]int {
-		leader.server.Learn(nil, time.Now(), true)
-		connected, acked := leader.server.Together([]string{"shop/web/80"})
+		leader.server.SetOtherReports(nil, time.Now(), true)
+		connected, acked := leader.server.CountProxies([]string{"shop/web/80"})
 		return [2]int{connected, acked}
 	}, "5s").Should(Equal([2]int{1, 1}), "the leader's own has it")
-	g.Expect(together("shop/web/80")()).To(Equal([2]int{2, 1}), "the other replica serves what was before")
-	g.Expect(together("post/web/80")()).To(Equal([2]int{2, 2}), "of another namespace it serves the same")
+	g.Expect(counts("shop/web/80")()).To(Equal([2]int{2, 1}), "the other replica serves what was before")
+	g.Expect(counts("post/web/80")()).To(Equal([2]int{2, 2}), "of another namespace it serves the same")
 	follower.serve("shop/web/80", 6, 1001)
 	follower.set()
-	g.Eventually(together("shop/web/80"), "5s").Should(Equal([2]int{2, 2}))
+	g.Eventually(counts("shop/web/80"), "5s").Should(Equal([2]int{2, 2}))
 
 	follower.connect(xdsclient.Options{Mute: true})
-	g.Eventually(together("shop/web/80"), "5s").Should(Equal([2]int{3, 2}))
-	g.Expect(together("gone/web/80")()).To(Equal([2]int{0, 0}))
-	leader.server.Learn(nil, time.Now(), true)
-	connected, acked := leader.server.Together([]string{"shop/web/80"})
+	g.Eventually(counts("shop/web/80"), "5s").Should(Equal([2]int{3, 2}))
+	g.Expect(counts("gone/web/80")()).To(Equal([2]int{0, 0}))
+	leader.server.SetOtherReports(nil, time.Now(), true)
+	connected, acked := leader.server.CountProxies([]string{"shop/web/80"})
 	g.Expect([]int{connected, acked}).To(Equal([]int{1, 1}), "the other replica is gone")
 }
 
-func TestWhatIsRefusedAtAnotherReplicaIsTold(t *testing.T) {
+func TestRejectionsOfAnotherReplicaAreReported(t *testing.T) {
 	g := NewWithT(t)
 	leader, follower := start(t, Options{}), start(t, Options{})
-	for _, w := range []*world{leader, follower} {
+	for _, w := range []*env{leader, follower} {
 		for i := range 30 {
 			w.serve(fmt.Sprintf("shop/web-%02d/80", i), 5, 1001)
 		}
@@ -92,16 +92,16 @@ func TestWhatIsRefusedAtAnotherReplicaIsTold(t *testing.T) {
 		}
 	}
 	follower.connect(xdsclient.Options{Reject: bad("shop/web-07/80")})
-	told := func(name string) func() Proxies {
-		return func() Proxies { tell(t, leader, follower); return proxies(leader.server, name) }
+	proxiesOf := func(name string) func() Proxies {
+		return func() Proxies { exchangeReports(t, leader, follower); return proxies(leader.server, name) }
 	}
 	refused := Proxies{Connected: 1, Rejections: []Rejection{{Message: "shop/web-07/80: no"}}}
-	g.Eventually(told("shop/web-07/80"), "5s").Should(Equal(refused))
-	g.Expect(told("shop/web-08/80")()).To(Equal(Proxies{Connected: 1, Acked: 1}), "which it accepted")
+	g.Eventually(proxiesOf("shop/web-07/80"), "5s").Should(Equal(refused))
+	g.Expect(proxiesOf("shop/web-08/80")()).To(Equal(Proxies{Connected: 1, Acked: 1}), "which it accepted")
 
 	all := follower.connect(xdsclient.Options{Reject: bad("all")})
-	g.Eventually(func() map[string][]Rejection { return follower.server.Report().Rejections }, "5s").Should(HaveLen(maxNamed))
-	g.Expect(told("shop/web-08/80")()).To(HaveField("Acked", 0), "more is refused than there is room to say")
+	g.Eventually(func() map[string][]Rejection { return follower.server.Report().Rejections }, "5s").Should(HaveLen(maxReported))
+	g.Expect(proxiesOf("shop/web-08/80")()).To(HaveField("Acked", 0), "more is refused than there is room to say")
 	g.Expect(all.Err()).NotTo(HaveOccurred())
 }
 
@@ -110,15 +110,15 @@ func TestIdentitiesOfAnotherReplicaCountForWhatTheySee(t *testing.T) {
 	leader, _, _ := startTLS(t)
 	follower, ca, _ := startTLS(t)
 	follower.connectAs(ca.client(t, tenant), xdsclient.Options{})
-	together := func(names ...string) func() [2]int {
+	counts := func(names ...string) func() [2]int {
 		return func() [2]int {
-			tell(t, leader, follower)
-			connected, acked := leader.server.Together(names)
+			exchangeReports(t, leader, follower)
+			connected, acked := leader.server.CountProxies(names)
 			return [2]int{connected, acked}
 		}
 	}
-	g.Eventually(together("tenant/web/80", "shop/web/80"), "5s").Should(Equal([2]int{1, 1}))
-	g.Expect(together("shop/web/80")()).To(Equal([2]int{0, 0}), "which it may not see")
+	g.Eventually(counts("tenant/web/80", "shop/web/80"), "5s").Should(Equal([2]int{1, 1}))
+	g.Expect(counts("shop/web/80")()).To(Equal([2]int{0, 0}), "which it may not see")
 	g.Expect(leader.server.Connected("tenant")).To(Equal(map[string]int{tenant: 1}))
 	g.Expect(leader.server.Connected("shop")).To(BeEmpty())
 	g.Expect(follower.server.Report().Content).To(HaveLen(1), "nobody is there who sees the other")
@@ -129,7 +129,7 @@ func TestTheDigestFollowsWhatIsServed(t *testing.T) {
 	digests := func() map[string]uint64 {
 		w.set()
 		all := map[string]uint64{}
-		for namespace, digest := range w.server.book.digests {
+		for namespace, digest := range w.server.store.digests {
 			all[namespace] = digest
 		}
 		return all

@@ -12,7 +12,7 @@ import (
 // deltaResponse gets its resources when it is sent: the subscription belongs to the stream's goroutine then, so what the client has is
 // updated in place, which costs only what changed.
 type deltaResponse struct {
-	feed         *feed
+	watch        *watch
 	request      *discovery.DeltaDiscoveryRequest
 	subscription cache.Subscription
 	version      string
@@ -22,10 +22,10 @@ var _ cache.DeltaResponse = (*deltaResponse)(nil)
 
 // GetDeltaDiscoveryResponse is called once, right before sending.
 func (r *deltaResponse) GetDeltaDiscoveryResponse() (*discovery.DeltaDiscoveryResponse, error) {
-	d := r.feed.tell(r.subscription, false)
+	d := r.watch.takeDifference(r.subscription, false)
 	r.version = versionOf(d.updated)
 	out := &discovery.DeltaDiscoveryResponse{TypeUrl: r.request.GetTypeUrl(), RemovedResources: d.removed, SystemVersionInfo: r.version}
-	out.ProtoReflect().SetUnknown(encoded(d.updated, func(e *entry) []byte { return e.resource }))
+	out.ProtoReflect().SetUnknown(encoded(d.updated, func(e *entry) []byte { return e.deltaResource }))
 	return out, nil
 }
 
@@ -39,31 +39,31 @@ func (r *deltaResponse) GetReturnedResources() map[string]string {
 func (r *deltaResponse) GetContext() context.Context { return context.Background() }
 
 // sotwResponse is the same for the state of the world. It always has all clusters: the client removes those that it doesn't have.
-type stateResponse struct {
-	feed         *feed
+type sotwResponse struct {
+	watch        *watch
 	request      *discovery.DiscoveryRequest
 	subscription cache.Subscription
 	version      string
 }
 
-var _ cache.Response = (*stateResponse)(nil)
+var _ cache.Response = (*sotwResponse)(nil)
 
 // GetDiscoveryResponse is called once, right before sending.
-func (r *stateResponse) GetDiscoveryResponse() (*discovery.DiscoveryResponse, error) {
-	entries := r.feed.tell(r.subscription, cache.ResourceRequiresFullStateInSotw(r.request.GetTypeUrl())).updated
+func (r *sotwResponse) GetDiscoveryResponse() (*discovery.DiscoveryResponse, error) {
+	entries := r.watch.takeDifference(r.subscription, cache.ResourceRequiresFullStateInSotw(r.request.GetTypeUrl())).updated
 	r.version = versionOf(entries)
 	out := &discovery.DiscoveryResponse{TypeUrl: r.request.GetTypeUrl(), VersionInfo: r.version}
-	out.ProtoReflect().SetUnknown(encoded(entries, func(e *entry) []byte { return e.state }))
+	out.ProtoReflect().SetUnknown(encoded(entries, func(e *entry) []byte { return e.sotwResource }))
 	return out, nil
 }
 
-func (r *stateResponse) GetRequest() *discovery.DiscoveryRequest { return r.request }
-func (r *stateResponse) GetVersion() (string, error)             { return r.version, nil }
-func (r *stateResponse) GetResponseVersion() string              { return r.version }
-func (r *stateResponse) GetReturnedResources() map[string]string {
+func (r *sotwResponse) GetRequest() *discovery.DiscoveryRequest { return r.request }
+func (r *sotwResponse) GetVersion() (string, error)             { return r.version, nil }
+func (r *sotwResponse) GetResponseVersion() string              { return r.version }
+func (r *sotwResponse) GetReturnedResources() map[string]string {
 	return r.subscription.ReturnedResources()
 }
-func (r *stateResponse) GetContext() context.Context { return context.Background() }
+func (r *sotwResponse) GetContext() context.Context { return context.Background() }
 
 // encoded are the resources of a response as the bytes of its field. They are set as unknown fields, which a message writes as they are:
 // so ten thousand resources for each of many streams are copied, and not encoded again.

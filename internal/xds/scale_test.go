@@ -26,26 +26,26 @@ func fleet(t testing.TB, clusters int) (change func() int) {
 	}
 	s.Set(t.Context(), snapshot)
 	var woken []func() int
-	var asks []func()
+	var requests []func()
 	for range 16 {
-		f, sub := newFeed(s.endpoints, "", Scope{All: true}), stream.NewDeltaSubscription(names(s.endpoints), nil, nil, true)
-		tell := func() int { return len(f.tell(sub, false).updated) }
-		q := &request{subscription: sub, respond: func() { woken = append(woken, tell) }}
-		asks = append(asks, func() { f.ask(q, nil, false, false) })
-		asks[len(asks)-1]()
+		w, sub := newWatch(s.endpoints, "", Scope{All: true}), stream.NewDeltaSubscription(names(s.endpoints), nil, nil, true)
+		take := func() int { return len(w.takeDifference(sub, false).updated) }
+		q := &request{subscription: sub, respond: func() { woken = append(woken, take) }}
+		requests = append(requests, func() { w.handleRequest(q, nil, false, false) })
+		requests[len(requests)-1]()
 	}
-	answer := func() (told int) {
-		for _, tell := range woken {
-			told += tell()
+	answer := func() (sent int) {
+		for _, take := range woken {
+			sent += take()
 		}
 		woken = woken[:0]
-		for _, ask := range asks {
+		for _, ask := range requests {
 			ask()
 		}
-		return told
+		return sent
 	}
-	if told := answer(); told != 16*clusters {
-		t.Fatalf("16 streams were told %d resources of %d clusters", told, clusters)
+	if sent := answer(); sent != 16*clusters {
+		t.Fatalf("16 streams were told %d resources of %d clusters", sent, clusters)
 	}
 	port := uint32(2000)
 	return func() int {
@@ -60,10 +60,10 @@ func TestAChangeCostsTheSameInAnyFleet(t *testing.T) {
 	allocations := map[int]float64{}
 	for _, clusters := range []int{100, 10000} {
 		change := fleet(t, clusters)
-		told := 0
-		allocations[clusters] = testing.AllocsPerRun(50, func() { told += change() })
-		if told != 51*16 { // one more to warm up
-			t.Errorf("%d clusters: 51 changes told 16 streams %d resources", clusters, told)
+		sent := 0
+		allocations[clusters] = testing.AllocsPerRun(50, func() { sent += change() })
+		if sent != 51*16 { // one more to warm up
+			t.Errorf("%d clusters: 51 changes told 16 streams %d resources", clusters, sent)
 		}
 	}
 	t.Logf("allocations of one endpoint's change over 16 streams: %.0f with 100 clusters, %.0f with 10,000", allocations[100], allocations[10000])

@@ -28,7 +28,7 @@ const (
 	// DefaultMaxRemovalPercent of the clusters may be removed in one push; one always may.
 	DefaultMaxRemovalPercent = 10
 	// removalDelay is how long operators have to react when more would be removed; then that share is removed every removalInterval.
-	holdRemovals, releaseEvery = 10 * time.Minute, time.Minute
+	removalDelay, removalInterval = 10 * time.Minute, time.Minute
 
 	// pingAfter without traffic the server pings a client, and ends its streams when there is no answer within pingTimeout.
 	pingAfter, pingTimeout = 30 * time.Second, 20 * time.Second
@@ -37,20 +37,20 @@ const (
 	DefaultMaxConnectionAge = 30 * time.Minute
 	// connectionAgeGrace later the connection is closed, since a stream of configuration never ends by itself. An Envoy reconnects within
 	// half a second or so, keeps what it has meanwhile, and gets what differs.
-	ageGrace = time.Second
+	connectionAgeGrace = time.Second
 	// reconnectGrace is how long a client whose stream ended has to reconnect before OnProgress is called.
-	backWithin = 2 * time.Second
+	reconnectGrace = 2 * time.Second
 	// minPingInterval: the connections of clients that ping more often are closed.
-	minPing = 5 * time.Second
+	minPingInterval = 5 * time.Second
 
 	// maxRequestBytes bounds a request. The longest are the first of streams that reconnect, which name all that an Envoy has: a cluster's
 	// name has up to 397 bytes, and endpoints are named twice. That is 9 MB for 10,000 clusters of the longest names; this limit is more
 	// than three times as much. With gRPC's default of 4 MiB such an Envoy could never reconnect.
-	maxRequest = 32 << 20
+	maxRequestBytes = 32 << 20
 
 	// checkInterval is how soon streams end once Serves returns false, and how often the metrics of unacknowledged responses and rejections
 	// are set: with each ACK that would cost time in proportion to the number of streams.
-	lookEvery = time.Second
+	checkInterval = time.Second
 )
 
 // Options of a server.
@@ -74,9 +74,9 @@ type Options struct {
 	Clock clock.PassiveClock
 	// OnProgress is called with clusters that proxies may have accepted or rejected; with none when proxies connect or disconnect. It must
 	// not block.
-	Progressed func(clusters []string)
+	OnProgress func(clusters []string)
 	// OnRemoved is called with clusters that are no longer served. It must not block.
-	Removed func(clusters []string)
+	OnRemoved func(clusters []string)
 }
 
 // Server serves the last snapshot. It is a Runnable of every replica.
@@ -84,20 +84,20 @@ type Server struct {
 	Options
 	discovery.UnimplementedAggregatedDiscoveryServiceServer
 
-	clusters, endpoints, nothing *table
-	book                         book
+	clusters, endpoints, unserved *table
+	store                         clusterStore
 
-	mu     sync.Mutex
-	held   Held     // needs mu
-	others []Report // of other replicas; needs mu
+	mu           sync.Mutex
+	delayed      DelayedRemovals // needs mu
+	otherReports []Report        // of other replicas; needs mu
 	// otherReportsAt is when otherReports were read; needs mu.
-	learnedAt time.Time
+	otherReportsAt time.Time
 	// reportedDigests are the digests of what was published to all watches; needs mu. The map is never changed.
-	announced map[string]uint64
-	ready     atomic.Bool
-	listen    atomic.Pointer[net.TCPAddr]
+	reportedDigests map[string]uint64
+	ready           atomic.Bool
+	listen          atomic.Pointer[net.TCPAddr]
 	// sessions are the open streams, each with the function that ends it; needs mu.
-	open map[*session]context.CancelFunc
+	sessions map[*session]context.CancelFunc
 }
 
 // NewServer checks the options.
@@ -112,12 +112,12 @@ func NewServer(o Options) (*Server, error) {
 		Options:   o,
 		clusters:  newTable(false),
 		endpoints: newTable(true),
-		nothing:   newTable(true),
-		open:      map[*session]context.CancelFunc{},
+		unserved:  newTable(true),
+		sessions:  map[*session]context.CancelFunc{},
 	}
-	s.book = book{published: map[string]*published{}, invalid: map[string]string{}, several: set.New[string](), digests: map[string]uint64{}}
-	s.endpoints.resolve = s.book.endpoints
-	s.countPublished()
+	s.store = clusterStore{published: map[string]*published{}, invalid: map[string]string{}, withOldNames: set.New[string](), digests: map[string]uint64{}}
+	s.endpoints.resolve = s.store.resolveEndpoints
+	s.setPublishedMetric()
 	return s, nil
 }
 
@@ -168,7 +168,7 @@ func (s *Server) Start(ctx context.Context) error {
 	log.FromContext(ctx).Info("serving xDS", "address", listener.Addr().String(), "tls", s.TLS != nil)
 
 	var running sync.WaitGroup
-	running.Go(func() { wait.UntilWithContext(ctx, s.look, lookEvery) })
+	running.Go(func() { wait.UntilWithContext(ctx, s.checkStreams, checkInterval) })
 	select {
 	case err = <-served:
 		return fmt.Errorf("serve xDS: %w", err)
@@ -181,14 +181,14 @@ func (s *Server) Start(ctx context.Context) error {
 
 func (s *Server) serverOptions(logger logr.Logger) []grpc.ServerOption {
 	options := []grpc.ServerOption{
-		grpc.MaxRecvMsgSize(maxRequest),
+		grpc.MaxRecvMsgSize(maxRequestBytes),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
-			Time: pingAfter, Timeout: pingTimeout, MaxConnectionAge: s.MaxConnectionAge, MaxConnectionAgeGrace: ageGrace,
+			Time: pingAfter, Timeout: pingTimeout, MaxConnectionAge: s.MaxConnectionAge, MaxConnectionAgeGrace: connectionAgeGrace,
 		}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPingInterval, PermitWithoutStream: true}),
 	}
 	if s.TLS != nil {
-		options = append(options, grpc.Creds(&handshakes{TransportCredentials: s.TLS.credentials(), log: logger, say: rate.Sometimes{Interval: sayEvery}}))
+		options = append(options, grpc.Creds(&loggingCredentials{TransportCredentials: s.TLS.credentials(), log: logger, limiter: rate.Sometimes{Interval: logInterval}}))
 	}
 	return options
 }
@@ -218,20 +218,20 @@ func (s *Server) serve(ctx context.Context, protocol string, handle func(context
 		log.FromContext(ctx).Info("refused an xDS stream", "reason", err.Error())
 		return status.Error(codes.PermissionDenied, err.Error())
 	}
-	session := &session{server: s, identity: identity, scope: scope, feeds: map[string]*feed{}}
+	session := &session{server: s, identity: identity, scope: scope, watches: map[string]*watch{}}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s.mu.Lock()
-	s.open[session] = cancel
+	s.sessions[session] = cancel
 	s.mu.Unlock()
 	streams.WithLabelValues(protocol).Inc()
 	defer func() {
 		s.mu.Lock()
-		delete(s.open, session)
+		delete(s.sessions, session)
 		s.mu.Unlock()
 		session.close()
 		streams.WithLabelValues(protocol).Dec()
-		time.AfterFunc(backWithin, func() { s.report(s.Progressed, nil) })
+		time.AfterFunc(reconnectGrace, func() { s.notify(s.OnProgress, nil) })
 	}()
 	return handle(ctx, session)
 }
@@ -248,26 +248,26 @@ func (s *Server) mayServe() error {
 	return nil
 }
 
-func (s *Server) look(context.Context) {
-	s.standAside()
-	s.countUnanswered()
-	s.countRejected()
+func (s *Server) checkStreams(context.Context) {
+	s.endStreamsWhenNotServing()
+	s.setUnackedMetric()
+	s.setRejectedMetric()
 }
 
 // endStreamsWhenNotServing ends all streams when this process may no longer serve: their Envoys keep what they have, and connect to
 // another replica.
-func (s *Server) standAside() {
+func (s *Server) endStreamsWhenNotServing() {
 	if s.Serves == nil || s.Serves() {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, end := range s.open {
+	for _, end := range s.sessions {
 		end()
 	}
 }
 
-func (s *Server) report(callback func([]string), clusters []string) {
+func (s *Server) notify(callback func([]string), clusters []string) {
 	if callback != nil {
 		callback(clusters)
 	}

@@ -29,11 +29,11 @@ type Snapshot struct {
 }
 
 // DelayedRemovals are clusters that are gone and still served, because too many would be removed at a time.
-type Held struct {
+type DelayedRemovals struct {
 	// Clusters by name, sorted.
 	Clusters []string
 	// Start is when the first of them are removed, or were.
-	Since time.Time
+	Start time.Time
 }
 
 // Scope is what an identity may see.

@@ -21,7 +21,7 @@ const (
 )
 
 // connectAll connects all of the streams at the same time.
-func (w *world) connectAll(o xdsclient.Options) []*xdsclient.Client {
+func (w *env) connectAll(o xdsclient.Options) []*xdsclient.Client {
 	w.t.Helper()
 	conns := make([]*grpc.ClientConn, stormStreams/stormShare)
 	for i := range conns {

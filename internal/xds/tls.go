@@ -51,20 +51,20 @@ func (t *TLS) credentials() credentials.TransportCredentials {
 }
 
 // logInterval bounds how often failed handshakes are logged: Envoys retry all the time.
-const sayEvery = 10 * time.Second
+const logInterval = 10 * time.Second
 
 // loggingCredentials logs failed handshakes, which gRPC doesn't.
-type handshakes struct {
+type loggingCredentials struct {
 	credentials.TransportCredentials
-	log logr.Logger
-	say rate.Sometimes
+	log     logr.Logger
+	limiter rate.Sometimes
 }
 
 // ServerHandshake doesn't log clients that only check whether the port is open.
-func (h *handshakes) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (h *loggingCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	secured, info, err := h.TransportCredentials.ServerHandshake(conn)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
-		h.say.Do(func() {
+		h.limiter.Do(func() {
 			h.log.Info("refused a connection for xDS", "from", conn.RemoteAddr().String(), "reason", err.Error(), "do", remedy(err))
 		})
 	}
@@ -109,7 +109,7 @@ func (s *Server) identify(ctx context.Context) (string, Scope, error) {
 			return name, scope, nil
 		}
 	}
-	return "", Scope{}, fmt.Errorf("none of the names in the client's certificate may get configuration: %.*q", maxShown, names[:min(len(names), maxNames)])
+	return "", Scope{}, fmt.Errorf("none of the names in the client's certificate may get configuration: %.*q", maxMessageBytes, names[:min(len(names), maxCertificateNames)])
 }
 
 // loopback says whether only this machine reaches an address.

@@ -33,52 +33,52 @@ func TestProxiesThatSeeDifferentClustersAreCountedByWhatTheySee(t *testing.T) {
 	w.serve("post/web/80", 5, 3001)
 	w.set()
 	all := []string{"tenant/web/80", "shop/web/80", "post/web/80"}
-	together := func(names ...string) func() [2]int {
-		return func() [2]int { connected, acked := w.server.Together(names); return [2]int{connected, acked} }
+	counts := func(names ...string) func() [2]int {
+		return func() [2]int { connected, acked := w.server.CountProxies(names); return [2]int{connected, acked} }
 	}
-	g.Expect(together(all...)()).To(Equal([2]int{0, 0}))
+	g.Expect(counts(all...)()).To(Equal([2]int{0, 0}))
 	w.connectAs(ca.client(t, tenant), xdsclient.Options{})
-	g.Eventually(together(all...), "5s").Should(Equal([2]int{1, 1}), "it has all that it may see")
-	g.Expect(together("post/web/80")()).To(Equal([2]int{0, 0}), "which nobody sees")
-	g.Expect(together("gone/web/80")()).To(Equal([2]int{0, 0}))
+	g.Eventually(counts(all...), "5s").Should(Equal([2]int{1, 1}), "it has all that it may see")
+	g.Expect(counts("post/web/80")()).To(Equal([2]int{0, 0}), "which nobody sees")
+	g.Expect(counts("gone/web/80")()).To(Equal([2]int{0, 0}))
 
 	stream := silent(t, w.conn(ca.client(t, edge)))
 	r, err := stream.Recv()
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(together(all...)()).To(Equal([2]int{2, 1}))
+	g.Expect(counts(all...)()).To(Equal([2]int{2, 1}))
 	g.Expect(stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: resource.ClusterType, ResponseNonce: r.GetNonce(), ErrorDetail: &status.Status{Message: "shop/web/80: no"}})).To(Succeed())
-	g.Eventually(together("tenant/web/80"), "5s").Should(Equal([2]int{2, 2}))
-	g.Expect(together(all...)()).To(Equal([2]int{2, 1}), "one of the three it refuses")
-	g.Expect(together("tenant/web/80", "post/web/80")()).To(Equal([2]int{2, 2}), "of which one sees one, the other both")
+	g.Eventually(counts("tenant/web/80"), "5s").Should(Equal([2]int{2, 2}))
+	g.Expect(counts(all...)()).To(Equal([2]int{2, 1}), "one of the three it refuses")
+	g.Expect(counts("tenant/web/80", "post/web/80")()).To(Equal([2]int{2, 2}), "of which one sees one, the other both")
 }
 
-func TestHowLongAnAnswerIsOwed(t *testing.T) {
+func TestLongestUnacked(t *testing.T) {
 	now := testclock.NewFakePassiveClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC))
 	g, w := NewWithT(t), start(t, Options{Clock: now})
 	w.serve("shop/web/80", 5, 1001)
 	w.set()
-	owed := func() time.Duration { return w.server.unanswered(now.Now()) }
+	longest := func() time.Duration { return w.server.longestUnacked(now.Now()) }
 	w.connect(xdsclient.Options{})
 	stream := silent(t, w.conn(nil))
 	r, err := stream.Recv()
 	g.Expect(err).NotTo(HaveOccurred())
 	now.SetTime(now.Now().Add(time.Minute))
-	g.Eventually(owed, "5s").Should(Equal(time.Minute))
+	g.Eventually(longest, "5s").Should(Equal(time.Minute))
 	g.Expect(stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: resource.ClusterType, ResponseNonce: r.GetNonce()})).To(Succeed())
-	g.Eventually(owed, "5s").Should(BeZero())
+	g.Eventually(longest, "5s").Should(BeZero())
 	now.SetTime(now.Now().Add(time.Hour))
-	g.Consistently(owed, "100ms").Should(BeZero(), "nobody was sent anything since")
+	g.Consistently(longest, "100ms").Should(BeZero(), "nobody was sent anything since")
 	w.serve("shop/web/80", 6, 1001)
 	w.set()
 	_, err = stream.Recv()
 	g.Expect(err).NotTo(HaveOccurred())
 	now.SetTime(now.Now().Add(time.Minute))
-	g.Eventually(owed, "5s").Should(Equal(time.Minute))
+	g.Eventually(longest, "5s").Should(Equal(time.Minute))
 	g.Expect(stream.CloseSend()).To(Succeed())
-	g.Eventually(owed, "5s").Should(BeZero(), "who is gone owes nothing")
+	g.Eventually(longest, "5s").Should(BeZero(), "who is gone owes nothing")
 }
 
-func TestWhoeverWritesStatusesLearnsOfAProxyThatAnswersNothing(t *testing.T) {
+func TestProgressIsReportedForAProxyThatSendsNoAck(t *testing.T) {
 	g, w := NewWithT(t), start(t, Options{})
 	w.serve("a/b/80", 5)
 	w.set()
@@ -86,12 +86,12 @@ func TestWhoeverWritesStatusesLearnsOfAProxyThatAnswersNothing(t *testing.T) {
 	before := progress()
 	w.connect(xdsclient.Options{Mute: true})
 	g.Eventually(progress, "10s").Should(BeNumerically(">", before), "it is connected, and has accepted nothing")
-	connected, acked := w.server.Together([]string{"a/b/80"})
+	connected, acked := w.server.CountProxies([]string{"a/b/80"})
 	g.Expect([]int{connected, acked}).To(Equal([]int{1, 0}))
 }
 
 // TestAProxyThatReconnectsAtOnceIsNotReportedGone: each Envoy reconnects every half an hour.
-func TestWhoComesBackAtOnceIsNotToldGone(t *testing.T) {
+func TestAProxyThatReconnectsAtOnceIsNotReportedGone(t *testing.T) {
 	g, w := NewWithT(t), start(t, Options{MaxConnectionAge: 100 * time.Millisecond})
 	w.serve("a/b/80", 5)
 	w.set()

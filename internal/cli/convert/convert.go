@@ -20,7 +20,7 @@ type Object struct {
 	Line    int
 	Content map[string]any
 	// Target is what the object applies to, of which its controller doesn't merge two objects of the kind; "" where only names clash.
-	For string
+	Target string
 }
 
 // Note is an error or a warning about a position in a file.
@@ -39,7 +39,7 @@ type Result struct {
 	Policies []Object
 	Notes    []Note
 	// Outcomes say what each field of dependency-watchdog's configurations was converted to, and what to note about other objects.
-	Became []Note
+	Outcomes []Note
 }
 
 // Failed says whether anything couldn't be converted.
@@ -52,11 +52,11 @@ type source struct {
 	// kind that it becomes.
 	kind string
 	// keyword is in the text of every such configuration, also of one that can't be parsed.
-	mark string
+	keyword string
 	// recognizes says whether a document is one.
 	recognizes func(map[string]any) bool
 	// convert adds what a document becomes.
-	convert func(*place)
+	convert func(*pass)
 }
 
 // sources that are known, those of one kind together. Another one is another entry.
@@ -79,14 +79,14 @@ func Convert(files []manifest.File, kind string) Result {
 			convertDocument(&r, d, kind)
 		}
 	}
-	r.refuseTwins()
+	r.rejectDuplicates()
 	// One object's fields are together, whatever the order in which they were read.
-	slices.SortStableFunc(r.Became, func(a, b Note) int { return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line)) })
+	slices.SortStableFunc(r.Outcomes, func(a, b Note) int { return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line)) })
 	return r
 }
 
 func convertDocument(r *Result, d manifest.Document, kind string) {
-	p := &place{result: r, document: d}
+	p := &pass{result: r, document: d}
 	for _, problem := range d.Problems {
 		p.add(Note{Line: problem.Line, Error: true, Message: problem.Message})
 	}
@@ -101,11 +101,11 @@ func convertDocument(r *Result, d manifest.Document, kind string) {
 		convertConfigMap(p, kind)
 		return
 	}
-	p.leaveOut("", d.Object, kind)
+	p.warnIgnored("", d.Object, kind)
 }
 
 // warnIgnored warns of a document that isn't for the kind, and says for which kind it is.
-func (p *place) leaveOut(path string, object map[string]any, kind string) {
+func (p *pass) warnIgnored(path string, object map[string]any, kind string) {
 	hint := ""
 	for _, s := range sources {
 		if s.recognizes(object) {
@@ -125,7 +125,7 @@ func recognize(object map[string]any, kind string) *source {
 }
 
 // convertConfigMap converts the configurations in a ConfigMap's values.
-func convertConfigMap(p *place, kind string) {
+func convertConfigMap(p *pass, kind string) {
 	data, _ := p.document.Object["data"].(map[string]any)
 	for _, key := range sortedKeys(data) {
 		path := "data[" + key + "]"
@@ -135,13 +135,13 @@ func convertConfigMap(p *place, kind string) {
 			continue
 		}
 		for _, d := range manifest.Read(manifest.File{Name: p.document.File, Text: []byte(text)}) {
-			inner := &place{result: p.result, document: d, before: p.document.LineOf(path)}
+			inner := &pass{result: p.result, document: d, linesBefore: p.document.LineOf(path)}
 			s := recognize(d.Object, kind)
 			switch {
-			case len(d.Problems) > 0 && marked(text, kind):
+			case len(d.Problems) > 0 && hasKeyword(text, kind):
 				inner.add(Note{Line: d.Problems[0].Line, Error: true, Message: path + ": " + d.Problems[0].Message})
 			case s == nil:
-				p.leaveOut(path, d.Object, kind)
+				p.warnIgnored(path, d.Object, kind)
 			default:
 				s.convert(inner)
 			}
@@ -153,65 +153,65 @@ func convertConfigMap(p *place, kind string) {
 }
 
 // hasKeyword says whether a text seems to be meant as a configuration for the kind.
-func marked(text, kind string) bool {
-	return slices.ContainsFunc(sources, func(s source) bool { return s.kind == kind && strings.Contains(text, s.mark) })
+func hasKeyword(text, kind string) bool {
+	return slices.ContainsFunc(sources, func(s source) bool { return s.kind == kind && strings.Contains(text, s.keyword) })
 }
 
 // rejectDuplicates reports objects of one name, since kubectl apply would silently keep the last of them; and those for one target.
-func (r *Result) refuseTwins() {
+func (r *Result) rejectDuplicates() {
 	first := map[string]Object{}
-	refuse := func(o Object, name, why string) {
-		twin, twice := first[name]
-		if !twice {
+	reject := func(o Object, name, why string) {
+		other, exists := first[name]
+		if !exists {
 			first[name] = o
 			return
 		}
-		r.Notes = append(r.Notes, Note{File: o.File, Line: o.Line, Error: true, Message: fmt.Sprintf("would become %s, and so would %s:%d; %s", name, twin.File, twin.Line, why)})
+		r.Notes = append(r.Notes, Note{File: o.File, Line: o.Line, Error: true, Message: fmt.Sprintf("would become %s, and so would %s:%d; %s", name, other.File, other.Line, why)})
 	}
 	for _, o := range r.Objects {
 		metadata, _ := o.Content["metadata"].(map[string]any)
 		name := fmt.Sprint(o.Content["kind"], " ", metadata["name"])
-		if namespace, there := metadata["namespace"]; there {
+		if namespace, isNamespaced := metadata["namespace"]; isNamespaced {
 			name = fmt.Sprint(o.Content["kind"], " ", namespace, "/", metadata["name"])
 		}
-		refuse(o, name, "kubectl apply would keep only the last of them: give one another type, or convert one alone")
-		for _, of := range strings.Split(o.For, ", ") {
+		reject(o, name, "kubectl apply would keep only the last of them: give one another type, or convert one alone")
+		for _, of := range strings.Split(o.Target, ", ") {
 			if of != "" {
-				refuse(o, fmt.Sprint("a ", o.Content["kind"], " for ", of), "of two for one only one holds: convert them one by one, and write one of both")
+				reject(o, fmt.Sprint("a ", o.Content["kind"], " for ", of), "of two for one only one holds: convert them one by one, and write one of both")
 			}
 		}
 	}
 }
 
 // pass is the conversion of one document.
-type place struct {
+type pass struct {
 	result   *Result
 	document manifest.Document
-	// before is the number of lines before it, for one in a ConfigMap's value.
-	before int
+	// linesBefore is the number of lines before it, for one in a ConfigMap's value.
+	linesBefore int
 }
 
-func (p *place) add(n Note) {
-	n.File, n.Line = p.document.File, n.Line+p.before
+func (p *pass) add(n Note) {
+	n.File, n.Line = p.document.File, n.Line+p.linesBefore
 	p.result.Notes = append(p.result.Notes, n)
 }
 
-func (p *place) note(isError bool, path, message string) {
+func (p *pass) note(isError bool, path, message string) {
 	if path != "" {
 		message = path + ": " + message
 	}
 	p.add(Note{Line: p.document.LineOf(path), Error: isError, Message: message})
 }
 
-func (p *place) fail(path, format string, args ...any) {
+func (p *pass) fail(path, format string, args ...any) {
 	p.note(true, path, fmt.Sprintf(format, args...))
 }
-func (p *place) warn(path, format string, args ...any) {
+func (p *pass) warn(path, format string, args ...any) {
 	p.note(false, path, fmt.Sprintf(format, args...))
 }
 
 // policy adds one of a kind, in a namespace or in none.
-func (p *place) policy(path, kind, name, namespace string, spec map[string]any) {
+func (p *pass) policy(path, kind, name, namespace string, spec map[string]any) {
 	metadata := map[string]any{"name": name}
 	if namespace != "" {
 		metadata["namespace"] = namespace
@@ -221,13 +221,13 @@ func (p *place) policy(path, kind, name, namespace string, spec map[string]any) 
 }
 
 // object adds an object of any kind.
-func (p *place) object(path string, o Object) Object {
-	o.File, o.Line = p.document.File, p.document.LineOf(path)+p.before
+func (p *pass) object(path string, o Object) Object {
+	o.File, o.Line = p.document.File, p.document.LineOf(path)+p.linesBefore
 	p.result.Objects = append(p.result.Objects, o)
 	return o
 }
 
 // recordOutcome records what a field was converted to.
-func (p *place) became(path, message string) {
-	p.result.Became = append(p.result.Became, Note{File: p.document.File, Line: p.document.LineOf(path) + p.before, Message: message})
+func (p *pass) recordOutcome(path, message string) {
+	p.result.Outcomes = append(p.result.Outcomes, Note{File: p.document.File, Line: p.document.LineOf(path) + p.linesBefore, Message: message})
 }

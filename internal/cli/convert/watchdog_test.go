@@ -124,7 +124,7 @@ func TestWhatEachLineOfGardenersBecame(t *testing.T) {
 		t.Fatalf("notes %+v", r.Notes)
 	}
 	var became, notes []string
-	for _, n := range r.Became {
+	for _, n := range r.Outcomes {
 		became = append(became, fmt.Sprintf("%d %s", n.Line, n.Message))
 	}
 	for _, n := range r.Notes {

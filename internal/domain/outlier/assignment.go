@@ -61,7 +61,7 @@ func (x *Index) Assign(svc *corev1.Service, served []Key) []*Assignment {
 	}
 	for _, key := range served {
 		if found[key] == nil && key.Service == name {
-			found[key] = x.keep(key, svc)
+			found[key] = x.assignServed(key, svc)
 		}
 	}
 	return slices.SortedFunc(maps.Values(found), func(a, b *Assignment) int { return cmp.Compare(a.Key.String(), b.Key.String()) })
@@ -76,7 +76,7 @@ func (x *Index) assignAll(found map[Key]*Assignment, svc *corev1.Service, name t
 		if a := x.assign(Key{Service: name, Port: port.Port}, svc, port); a.Policy != nil {
 			found[a.Key] = a
 		}
-		for _, r := range x.of(svc.Namespace).edges[portID{svc.Name, port.Port}] {
+		for _, r := range x.namespace(svc.Namespace).edges[portID{svc.Name, port.Port}] {
 			if a := x.assign(Key{name, port.Port, r.RouteKey}, svc, port); !a.TLS {
 				found[a.Key] = a
 			}
@@ -85,7 +85,7 @@ func (x *Index) assignAll(found map[Key]*Assignment, svc *corev1.Service, name t
 }
 
 // assignServed assigns a cluster that was served before. No policy holds for one whose Service is of type ExternalName now.
-func (x *Index) keep(key Key, svc *corev1.Service) *Assignment {
+func (x *Index) assignServed(key Key, svc *corev1.Service) *Assignment {
 	port := corev1.ServicePort{Port: key.Port}
 	if i := slices.IndexFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return overTCP(p) && p.Port == key.Port }); i >= 0 {
 		port = svc.Spec.Ports[i]
@@ -99,17 +99,17 @@ func (x *Index) keep(key Key, svc *corev1.Service) *Assignment {
 
 // assign finds the most specific policy for a cluster.
 func (x *Index) assign(key Key, svc *corev1.Service, port corev1.ServicePort) *Assignment {
-	says, _ := declared(port)
-	a := &Assignment{Key: key, Port: port, TCP: says.TCP, HTTP2: says.HTTP2, Affinity: svc.Spec.SessionAffinity == corev1.ServiceAffinityClientIP}
+	protocol, _ := declaredProtocol(port)
+	a := &Assignment{Key: key, Port: port, TCP: protocol.TCP, HTTP2: protocol.HTTP2, Affinity: svc.Spec.SessionAffinity == corev1.ServiceAffinityClientIP}
 	for _, b := range x.backends(key) {
-		b = b.over(key.Route, svc, port)
+		b = b.withService(key.Route, svc, port)
 		a.TCP, a.HTTP2, a.TLS = a.TCP || b.TCP, a.HTTP2 || b.HTTP2, a.TLS || b.TLS
 	}
 	if a.TLS {
 		return a
 	}
 	for level := levels - 1; level >= 0; level-- {
-		for i, p := range x.at(level, key, port) {
+		for i, p := range x.policiesAt(level, key, port) {
 			switch {
 			case i > 0:
 				a.Conflicted = append(a.Conflicted, p)
@@ -125,7 +125,7 @@ func (x *Index) assign(key Key, svc *corev1.Service, port corev1.ServicePort) *A
 
 // backends are the route's entries for the Service's port of a cluster.
 func (x *Index) backends(key Key) []Backend {
-	r := x.of(key.Service.Namespace).routes[key.Route]
+	r := x.namespace(key.Service.Namespace).routes[key.Route]
 	if r == nil { // it was deleted, or isn't read yet
 		return []Backend{{TCP: key.Route.forBytes(), HTTP2: key.Route.Kind == kindGRPCRoute}}
 	}
@@ -152,7 +152,7 @@ func (x *Index) OverTLS(namespace string, ref v1alpha1.OutlierTargetReference, s
 }
 
 // IsFor says whether a cluster belongs to a target in the cluster's namespace.
-func (a *Assignment) For(ref v1alpha1.OutlierTargetReference) bool {
+func (a *Assignment) IsFor(ref v1alpha1.OutlierTargetReference) bool {
 	if ref.Kind == kindService {
 		return ref.Name == a.Key.Service.Name && isSection(a.Port, ref.SectionName)
 	}

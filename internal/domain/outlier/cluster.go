@@ -45,7 +45,7 @@ func NewCluster(a *Assignment) (*clusterv3.Cluster, error) {
 		}
 	}
 	if a.HTTP2 {
-		if err := speakHTTP2(c); err != nil {
+		if err := useHTTP2(c); err != nil {
 			return nil, fmt.Errorf("cluster %s: %w", c.Name, err)
 		}
 	}
@@ -110,7 +110,7 @@ func wrap(n *uint32) *wrapperspb.UInt32Value {
 }
 
 // useHTTP2 has Envoy speak HTTP/2 with hosts that speak nothing else, as gRPC servers.
-func speakHTTP2(c *clusterv3.Cluster) error {
+func useHTTP2(c *clusterv3.Cluster) error {
 	options, err := anypb.New(&httpv3.HttpProtocolOptions{UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{
 		ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
 			ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: &corev3.Http2ProtocolOptions{}},

@@ -26,7 +26,7 @@ type Host struct {
 // ejected separately.
 func HostsOf(svc *corev1.Service, port corev1.ServicePort, all []*discoveryv1.EndpointSlice) []Host {
 	family := familyOf(svc, all)
-	var ready, ending []Host
+	var ready, terminating []Host
 	for _, slice := range all {
 		number := portOf(slice, port)
 		if slice.AddressType != family || number == 0 {
@@ -36,13 +36,13 @@ func HostsOf(svc *corev1.Service, port corev1.ServicePort, all []*discoveryv1.En
 			switch h, state := readEndpoint(&slice.Endpoints[i], number); state {
 			case stateReady:
 				ready = append(ready, h)
-			case stateEnding:
-				ending = append(ending, h)
+			case stateTerminating:
+				terminating = append(terminating, h)
 			}
 		}
 	}
 	if len(ready) == 0 {
-		ready = ending
+		ready = terminating
 	}
 	slices.SortFunc(ready, func(a, b Host) int {
 		return cmp.Or(cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Pod, b.Pod))
@@ -54,14 +54,14 @@ func HostsOf(svc *corev1.Service, port corev1.ServicePort, all []*discoveryv1.En
 type state int
 
 const (
-	stateAway state = iota
+	stateNotServing state = iota
 	stateReady
-	stateEnding
+	stateTerminating
 )
 
 func readEndpoint(e *discoveryv1.Endpoint, port uint32) (Host, state) {
 	if len(e.Addresses) == 0 {
-		return Host{}, stateAway
+		return Host{}, stateNotServing
 	}
 	h := Host{Address: e.Addresses[0], Port: port, Zone: or(e.Zone, "")}
 	if e.TargetRef != nil && e.TargetRef.Kind == "Pod" {
@@ -71,22 +71,22 @@ func readEndpoint(e *discoveryv1.Endpoint, port uint32) (Host, state) {
 	case or(c.Ready, true):
 		return h, stateReady
 	case or(c.Serving, false) && or(c.Terminating, false):
-		return h, stateEnding
+		return h, stateTerminating
 	}
-	return h, stateAway
+	return h, stateNotServing
 }
 
 // familyOf is the first of the Service's address families that it has slices of. FQDN slices are ignored: Envoy's EDS endpoints are IPs.
 func familyOf(svc *corev1.Service, all []*discoveryv1.EndpointSlice) discoveryv1.AddressType {
-	there := func(t discoveryv1.AddressType) bool {
+	has := func(t discoveryv1.AddressType) bool {
 		return slices.ContainsFunc(all, func(slice *discoveryv1.EndpointSlice) bool { return slice.AddressType == t })
 	}
 	for _, family := range svc.Spec.IPFamilies {
-		if t := discoveryv1.AddressType(family); there(t) {
+		if t := discoveryv1.AddressType(family); has(t) {
 			return t
 		}
 	}
-	if !there(discoveryv1.AddressTypeIPv4) && there(discoveryv1.AddressTypeIPv6) {
+	if !has(discoveryv1.AddressTypeIPv4) && has(discoveryv1.AddressTypeIPv6) {
 		return discoveryv1.AddressTypeIPv6
 	}
 	return discoveryv1.AddressTypeIPv4

@@ -71,14 +71,14 @@ type ClusterForecast struct {
 }
 
 // ForecastOf returns what a policy would do in place of a stored one of its name.
-func ForecastOf(op *v1alpha1.OutlierPolicy, w World, ownNamespace string) Forecast {
+func ForecastOf(op *v1alpha1.OutlierPolicy, objects Objects, ownNamespace string) Forecast {
 	p, err := NewPolicy(op)
 	if err != nil {
 		return Forecast{Unreadable: err.Error()}
 	}
-	f := &forecaster{policy: p, world: w, Forecast: Forecast{Items: Items{Clusters: []ClusterForecast{}, Overridden: []ClusterForecast{}}}}
+	f := &forecaster{policy: p, objects: objects, Forecast: Forecast{Items: Items{Clusters: []ClusterForecast{}, Overridden: []ClusterForecast{}}}}
 	policies := []*Policy{p}
-	for _, other := range w.Policies {
+	for _, other := range objects.Policies {
 		if other.Namespace == p.Namespace && other.Name == p.Name {
 			p.Created, p.UID, f.Ejected = other.CreationTimestamp.Time, other.UID, int(or(other.Status.Ejected, 0))
 			f.EjectionsUnknown = meta.IsStatusConditionTrue(other.Status.Conditions, v1alpha1.ConditionEjectionsUnknown)
@@ -88,8 +88,8 @@ func ForecastOf(op *v1alpha1.OutlierPolicy, w World, ownNamespace string) Foreca
 			policies = append(policies, o)
 		}
 	}
-	f.index = NewIndex(policies, w.Routes, ownNamespace)
-	for _, svc := range w.Services {
+	f.index = NewIndex(policies, objects.Routes, ownNamespace)
+	for _, svc := range objects.Services {
 		f.service(svc)
 	}
 	for _, all := range [][]ClusterForecast{f.Items.Clusters, f.Items.Overridden} { // a cache has no order
@@ -106,9 +106,9 @@ func ForecastOf(op *v1alpha1.OutlierPolicy, w World, ownNamespace string) Foreca
 // forecaster computes a forecast.
 type forecaster struct {
 	Forecast
-	policy *Policy
-	world  World
-	index  *Index
+	policy  *Policy
+	objects Objects
+	index   *Index
 }
 
 // service adds the clusters of a Service.
@@ -118,7 +118,7 @@ func (f *forecaster) service(svc *corev1.Service) {
 		c := ClusterForecast{Name: a.Key.String(), Level: a.Level.String()}
 		switch {
 		case a.Policy == f.policy:
-			c.judge(a, len(HostsOf(svc, a.Port, f.world.Slices[a.Key.Service])))
+			c.evaluate(a, len(HostsOf(svc, a.Port, f.objects.Slices[a.Key.Service])))
 			f.Items.Clusters = append(f.Items.Clusters, c)
 			notFollowed = append(notFollowed, a.NotFollowed()...)
 		case slices.Contains(a.Overridden, f.policy):
@@ -133,7 +133,7 @@ func (f *forecaster) service(svc *corev1.Service) {
 }
 
 // evaluate sets what the policy could do to a cluster with so many hosts.
-func (c *ClusterForecast) judge(a *Assignment, hosts int) {
+func (c *ClusterForecast) evaluate(a *Assignment, hosts int) {
 	c.Policy, c.Hosts = a.Policy.Key().String(), hosts
 	if !a.Policy.Detects() {
 		return
@@ -167,25 +167,25 @@ func (f *Forecast) count() {
 // target adds the problems of a target.
 func (f *forecaster) target(ref v1alpha1.OutlierTargetReference) {
 	text := TargetText(ref)
-	for _, other := range f.index.of(f.policy.Namespace).byTarget[keyOf(ref)] {
+	for _, other := range f.index.namespace(f.policy.Namespace).byTarget[keyOf(ref)] {
 		if other != f.policy {
 			f.Conflicts = append(f.Conflicts, fmt.Sprintf("%s: OutlierPolicy %s", text, other.Name))
 		}
 	}
-	if over := f.index.OverTLS(f.policy.Namespace, ref, f.world.Services); over != "" {
+	if over := f.index.OverTLS(f.policy.Namespace, ref, f.objects.Services); over != "" {
 		f.OverTLSTargets = append(f.OverTLSTargets, fmt.Sprintf("%s to %s", text, over))
 	}
-	found := f.index.find(f.policy.Namespace, ref, f.world.Services)
+	found := f.index.find(f.policy.Namespace, ref, f.objects.Services)
 	switch {
 	case len(found.Ports) == 0 && found.External:
 		f.ExternalTargets = append(f.ExternalTargets, text)
 	case len(found.Ports) == 0:
-		f.MissingTargets = append(f.MissingTargets, found.lacks(text))
+		f.MissingTargets = append(f.MissingTargets, found.missing(text))
 	case !slices.ContainsFunc(found.Ports, f.ready):
 		f.EmptyTargets = append(f.EmptyTargets, text)
 	}
 }
 
 func (f *forecaster) ready(p servicePort) bool {
-	return len(HostsOf(p.Service, p.Port, f.world.Slices[types.NamespacedName{Namespace: p.Service.Namespace, Name: p.Service.Name}])) > 0
+	return len(HostsOf(p.Service, p.Port, f.objects.Slices[types.NamespacedName{Namespace: p.Service.Namespace, Name: p.Service.Name}])) > 0
 }

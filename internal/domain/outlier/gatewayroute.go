@@ -26,7 +26,7 @@ type RouteCluster struct {
 	Name     string
 	Backends []RouteBackend
 	// HasOtherBackends: it also sends traffic to something that isn't a Service.
-	Others bool
+	HasOtherBackends bool
 }
 
 // RouteBackend is a Service's port that gets traffic from the route.
@@ -80,8 +80,8 @@ func ReadGatewayRoute(kind string, object map[string]any) (r GatewayRoute, err e
 	for _, p := range read.Status.Parents {
 		gateway := or(p.ParentRef.Group, gatewayGroup) == gatewayGroup && or(p.ParentRef.Kind, "Gateway") == "Gateway"
 		name := types.NamespacedName{Namespace: or(p.ParentRef.Namespace, read.Namespace), Name: p.ParentRef.Name}
-		taken := slices.ContainsFunc(p.Conditions, func(c metav1.Condition) bool { return c.Type == "Accepted" && c.Status == metav1.ConditionTrue })
-		if gateway && taken && !slices.Contains(r.Gateways, name) { // once, however many of its listeners accepted it
+		accepted := slices.ContainsFunc(p.Conditions, func(c metav1.Condition) bool { return c.Type == "Accepted" && c.Status == metav1.ConditionTrue })
+		if gateway && accepted && !slices.Contains(r.Gateways, name) { // once, however many of its listeners accepted it
 			r.Gateways = append(r.Gateways, name)
 		}
 	}
@@ -127,7 +127,7 @@ func (c *RouteCluster) add(namespace string, b gatewayBackend) {
 		return
 	}
 	if b.Group != "" || or(b.Kind, kindService) != kindService {
-		c.Others = true
+		c.HasOtherBackends = true
 		return
 	}
 	backend := RouteBackend{types.NamespacedName{Namespace: or(b.Namespace, namespace), Name: b.Name}, b.Port}

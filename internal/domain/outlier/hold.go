@@ -4,9 +4,9 @@ import "github.com/resourcestack/autohealer/internal/domain/lifecycle"
 
 // EffectivePolicy returns the policy that is in force for a cluster in a lifecycle state, where wanted is the policy that holds and before
 // was in force; nil is none. The cluster's endpoints are updated in any state.
-func Under(state lifecycle.State, wanted, before *Policy) *Policy {
+func EffectivePolicy(state lifecycle.State, wanted, before *Policy) *Policy {
 	switch {
-	case state == lifecycle.Active || wanted.same(before):
+	case state == lifecycle.Active || wanted.sameRevision(before):
 		return wanted
 	case state.IsFrozen():
 		return before
@@ -19,7 +19,7 @@ func Under(state lifecycle.State, wanted, before *Policy) *Policy {
 }
 
 // sameRevision says whether two policies are the same generation of one, or detect nothing.
-func (p *Policy) same(other *Policy) bool {
+func (p *Policy) sameRevision(other *Policy) bool {
 	if !p.Detects() || !other.Detects() {
 		return p.Detects() == other.Detects()
 	}

@@ -67,13 +67,13 @@ func (x *Index) With(namespaces map[string]bool, policies []*Policy, routes []Ro
 // fill adds policies and routes to namespaces that are empty.
 func (x *Index) fill(policies []*Policy, routes []Route) {
 	for i := range routes {
-		x.in(routes[i].Namespace).routes[routes[i].RouteKey] = &routes[i]
+		x.ensureNamespace(routes[i].Namespace).routes[routes[i].RouteKey] = &routes[i]
 	}
 	for _, p := range slices.SortedFunc(slices.Values(policies), older) {
 		if x.IsGlobal(p) {
 			continue
 		}
-		n := x.in(p.Namespace)
+		n := x.ensureNamespace(p.Namespace)
 		if p.IsDefault() {
 			n.add(targetKey{kind: kindNamespace}, p)
 		}
@@ -87,7 +87,7 @@ func (x *Index) fill(policies []*Policy, routes []Route) {
 }
 
 // ensureNamespace returns the part for a namespace, to add to it.
-func (x *Index) in(namespace string) *namespaced {
+func (x *Index) ensureNamespace(namespace string) *namespaced {
 	n := x.namespaces[namespace]
 	if n == nil {
 		n = &namespaced{byTarget: map[targetKey][]*Policy{}, routes: map[RouteKey]*Route{}, edges: map[portID][]*Route{}}
@@ -97,10 +97,12 @@ func (x *Index) in(namespace string) *namespaced {
 }
 
 // emptyNamespace is the part for a namespace without policies and routes.
-var nothing = &namespaced{}
+var emptyNamespace = &namespaced{}
 
 // namespace returns the part for a namespace, to read.
-func (x *Index) of(namespace string) *namespaced { return cmp.Or(x.namespaces[namespace], nothing) }
+func (x *Index) namespace(namespace string) *namespaced {
+	return cmp.Or(x.namespaces[namespace], emptyNamespace)
+}
 
 func keyOf(ref v1alpha1.OutlierTargetReference) targetKey {
 	return targetKey{ref.Kind, ref.Name, ref.SectionName, or(ref.Backend, v1alpha1.OutlierBackend{})}
@@ -126,7 +128,7 @@ func (n *namespaced) addEdges(r *Route, only *v1alpha1.OutlierBackend) {
 }
 
 // policiesAt are the policies for a cluster at a level, the oldest first.
-func (x *Index) at(level Level, key Key, port corev1.ServicePort) []*Policy {
+func (x *Index) policiesAt(level Level, key Key, port corev1.ServicePort) []*Policy {
 	namespace, target := key.Service.Namespace, targetKey{kind: kindService, name: key.Service.Name}
 	switch level {
 	case LevelBackend, LevelRoute:
@@ -144,7 +146,7 @@ func (x *Index) at(level Level, key Key, port corev1.ServicePort) []*Policy {
 	case LevelGlobal:
 		return x.global
 	}
-	return x.of(namespace).byTarget[target]
+	return x.namespace(namespace).byTarget[target]
 }
 
 const (
@@ -153,12 +155,12 @@ const (
 )
 
 // Missing says what doesn't exist of a target without a port of the namespace's Services; "" for one with a port.
-func (x *Index) Lacks(namespace string, ref v1alpha1.OutlierTargetReference, services []*corev1.Service) string {
+func (x *Index) Missing(namespace string, ref v1alpha1.OutlierTargetReference, services []*corev1.Service) string {
 	found := x.find(namespace, ref, services)
 	if len(found.Ports) > 0 {
 		return ""
 	}
-	return found.lacks(TargetText(ref) + " with a TCP port")
+	return found.missing(TargetText(ref) + " with a TCP port")
 }
 
 // IsGlobal says whether a policy is the cluster's default.
@@ -166,12 +168,12 @@ func (x *Index) IsGlobal(p *Policy) bool { return p.IsDefault() && p.Namespace =
 
 // HasRoute says whether a namespace has a route, among those that are read.
 func (x *Index) HasRoute(namespace string, route RouteKey) bool {
-	return x.of(namespace).routes[route] != nil
+	return x.namespace(namespace).routes[route] != nil
 }
 
 // Holder is the oldest policy that has a target; nil when none does.
 func (x *Index) Holder(namespace string, ref v1alpha1.OutlierTargetReference) *Policy {
-	if all := x.of(namespace).byTarget[keyOf(ref)]; len(all) > 0 {
+	if all := x.namespace(namespace).byTarget[keyOf(ref)]; len(all) > 0 {
 		return all[0]
 	}
 	return nil

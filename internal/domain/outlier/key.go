@@ -26,7 +26,7 @@ func (k Key) String() string {
 
 // ParseKey reads a cluster's name; ok is false for one that isn't Autohealer's.
 func ParseKey(name string) (k Key, ok bool) {
-	shared, route, own := strings.Cut(name, "@")
+	shared, route, hasRoute := strings.Cut(name, "@")
 	parts := strings.Split(shared, "/")
 	if len(parts) != 3 {
 		return Key{}, false
@@ -36,7 +36,7 @@ func ParseKey(name string) (k Key, ok bool) {
 		return Key{}, false
 	}
 	k = Key{Service: types.NamespacedName{Namespace: parts[0], Name: parts[1]}, Port: int32(port)}
-	if own {
+	if hasRoute {
 		kind, named, _ := strings.Cut(route, "/")
 		for _, known := range RouteKinds {
 			if strings.ToLower(known.Kind) == kind {

@@ -113,23 +113,23 @@ func (s PatchSet) Spec(gateway string) map[string]any {
 
 // Effective returns the patches that a Gateway's clusters are to have in a lifecycle state, where s is wanted and before is stored. Patches of
 // doubtful clusters stay as they are.
-func (s PatchSet) Under(state lifecycle.State, doubtful func(cluster string) bool, before PatchSet) PatchSet {
+func (s PatchSet) Effective(state lifecycle.State, doubtful func(cluster string) bool, before PatchSet) PatchSet {
 	next := PatchSet{}
 	for name := range union(s, before) {
 		wanted, is := s[name]
-		had, was := before[name]
+		previous, was := before[name]
 		own := state
 		if doubtful(name) {
 			own = lifecycle.Frozen
 		}
 		switch {
-		case own == lifecycle.Active, own.HealsOnly() && (!is || was && slices.Equal(wanted.For, had.For)):
+		case own == lifecycle.Active, own.HealsOnly() && (!is || was && slices.Equal(wanted.For, previous.For)):
 			if is {
 				next[name] = wanted
 			}
-		case own.IsFrozen(), sameUIDs(wanted.For, had.For): // it was changed since
+		case own.IsFrozen(), sameUIDs(wanted.For, previous.For): // it was changed since
 			if was {
-				next[name] = had
+				next[name] = previous
 			}
 		}
 	}
@@ -137,31 +137,31 @@ func (s PatchSet) Under(state lifecycle.State, doubtful func(cluster string) boo
 }
 
 // Changed are the clusters whose patch is for other policies or generations than before, by the policies that it is for.
-func (s PatchSet) New(before PatchSet) map[PatchedFor][]string {
-	news := map[PatchedFor][]string{}
+func (s PatchSet) Changed(before PatchSet) map[PatchedFor][]string {
+	changed := map[PatchedFor][]string{}
 	for name, patch := range s {
 		if slices.Equal(patch.For, before[name].For) {
 			continue
 		}
 		for _, p := range patch.For {
-			news[p] = append(news[p], name)
+			changed[p] = append(changed[p], name)
 		}
 	}
-	return news
+	return changed
 }
 
 // Removed are the clusters whose patch was removed, by the policies that it was for.
-func (s PatchSet) Gone(before PatchSet) map[PatchedFor][]string {
-	gone := map[PatchedFor][]string{}
+func (s PatchSet) Removed(before PatchSet) map[PatchedFor][]string {
+	removed := map[PatchedFor][]string{}
 	for name, patch := range before {
 		if _, is := s[name]; is {
 			continue
 		}
 		for _, p := range patch.For {
-			gone[p] = append(gone[p], name)
+			removed[p] = append(removed[p], name)
 		}
 	}
-	return gone
+	return removed
 }
 
 func sameUIDs(a, b []PatchedFor) bool {

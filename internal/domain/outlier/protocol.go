@@ -41,7 +41,7 @@ var appProtocols = map[string]Backend{
 }
 
 // declaredProtocol is the protocol that a Service's port declares: HTTP/1.1 where it declares none that is known.
-func declared(port corev1.ServicePort) (b Backend, known bool) {
+func declaredProtocol(port corev1.ServicePort) (b Backend, known bool) {
 	b, known = appProtocols[strings.ToLower(or(port.AppProtocol, ""))]
 	return b, known
 }
@@ -55,7 +55,7 @@ func (a *Assignment) NotFollowed() (all []string) {
 	if a.TCP || a.HTTP2 || a.TLS {
 		return all
 	}
-	_, known := declared(a.Port)
+	_, known := declaredProtocol(a.Port)
 	switch named := strings.ToLower(a.Port.Name); {
 	case !known:
 		all = append(all, fmt.Sprintf("appProtocol %s of Service %s port %d isn't known, and Envoys speak HTTP/1.1 there, or pass bytes on: "+
@@ -69,9 +69,9 @@ func (a *Assignment) NotFollowed() (all []string) {
 
 // withService adds the protocol that the Service declares for a port. Raw TCP stays as the route has it. Contour reads annotations where an
 // HTTPProxy has no protocol.
-func (b Backend) over(route RouteKey, svc *corev1.Service, port corev1.ServicePort) Backend {
-	says, _ := declared(port)
-	b.TLS = b.TLS || !b.TCP && route != (RouteKey{}) && says.TLS
+func (b Backend) withService(route RouteKey, svc *corev1.Service, port corev1.ServicePort) Backend {
+	protocol, _ := declaredProtocol(port)
+	b.TLS = b.TLS || !b.TCP && route != (RouteKey{}) && protocol.TLS
 	if route.Kind == kindHTTPProxy && !b.HTTP2 && !b.TLS {
 		b.HTTP2 = !b.TCP && annotated(svc, "h2c", port)
 		b.TLS = annotated(svc, "h2", port) || annotated(svc, "tls", port)

@@ -57,9 +57,9 @@ func ReadRoute(object map[string]any) Route {
 	for _, rule := range entries(spec["rules"]) {
 		for _, ref := range entries(rule["backendRefs"]) {
 			group, _ := ref["group"].(string)
-			kind, named := ref["kind"].(string)
-			namespace, elsewhere := ref["namespace"].(string)
-			if group == "" && (!named || kind == "Service") && (!elsewhere || namespace == r.Namespace) {
+			kind, hasKind := ref["kind"].(string)
+			namespace, hasNamespace := ref["namespace"].(string)
+			if group == "" && (!hasKind || kind == "Service") && (!hasNamespace || namespace == r.Namespace) {
 				r.add(ref, Backend{TCP: r.forBytes(), HTTP2: r.Kind == kindGRPCRoute})
 			}
 		}
@@ -70,17 +70,17 @@ func ReadRoute(object map[string]any) Route {
 func (r *Route) readHTTPProxy(spec map[string]any) {
 	for _, route := range entries(spec["routes"]) {
 		for _, service := range entries(route["services"]) {
-			r.add(service, speaking(service, false))
+			r.add(service, backendProtocol(service, false))
 		}
 	}
 	proxy, _ := spec["tcpproxy"].(map[string]any)
 	for _, service := range entries(proxy["services"]) {
-		r.add(service, speaking(service, true))
+		r.add(service, backendProtocol(service, true))
 	}
 }
 
 // backendProtocol is the protocol that an HTTPProxy declares for one of its services. Its h2 is HTTP/2 over TLS.
-func speaking(service map[string]any, tcp bool) Backend {
+func backendProtocol(service map[string]any, tcp bool) Backend {
 	protocol, _ := service["protocol"].(string)
 	return Backend{TCP: tcp, HTTP2: !tcp && protocol == "h2c", TLS: protocol == "h2" || protocol == "tls"}
 }
@@ -100,8 +100,8 @@ func (r *Route) add(ref map[string]any, b Backend) {
 	}
 	b.Service, b.Port = name, int32(port)
 	for i := range r.Backends {
-		if there := &r.Backends[i]; there.Service == b.Service && there.Port == b.Port {
-			there.TCP, there.HTTP2, there.TLS = there.TCP && b.TCP, there.HTTP2 || b.HTTP2, there.TLS || b.TLS
+		if existing := &r.Backends[i]; existing.Service == b.Service && existing.Port == b.Port {
+			existing.TCP, existing.HTTP2, existing.TLS = existing.TCP && b.TCP, existing.HTTP2 || b.HTTP2, existing.TLS || b.TLS
 			return
 		}
 	}

@@ -3,7 +3,7 @@ package outlier
 import "fmt"
 
 // TriggerText says which errors eject a host.
-func (s *Settings) After() string {
+func (s *Settings) TriggerText() string {
 	switch errors, local := s.ServerErrorThreshold(), s.LocalOriginThreshold(); {
 	case errors > 0 && local > 0:
 		return fmt.Sprintf("%d consecutive 5xx, or %d consecutive failures of Envoy's own", errors, local)
@@ -18,10 +18,10 @@ func (s *Settings) After() string {
 }
 
 // DurationText says for how long a host is ejected.
-func (s *Settings) Length() string {
-	length := fmt.Sprintf("%s, each further time as much more, at most %s", s.BaseEjectionTime(), s.MaxEjectionTime())
+func (s *Settings) DurationText() string {
+	text := fmt.Sprintf("%s, each further time as much more, at most %s", s.BaseEjectionTime(), s.MaxEjectionTime())
 	if s.MaxJitter() > 0 {
-		length += fmt.Sprintf(", and up to %s by chance", s.MaxJitter())
+		text += fmt.Sprintf(", and up to %s by chance", s.MaxJitter())
 	}
-	return length + fmt.Sprintf("; it ends at the first sweep after, every %s", s.SweepInterval())
+	return text + fmt.Sprintf("; it ends at the first sweep after, every %s", s.SweepInterval())
 }

@@ -33,7 +33,7 @@ type trafficSelector struct {
 }
 
 // targetObject is a route or a Gateway.
-type targeted struct {
+type targetObject struct {
 	kind string
 	types.NamespacedName
 	labels map[string]string
@@ -67,30 +67,30 @@ func ReadTrafficPolicy(object map[string]any) (p TrafficPolicy, detects bool, er
 // decidingPolicy returns the BackendTrafficPolicy that configures detection for a route of a Gateway: one for the route, else one for the
 // Gateway. One for a section counts for the whole route, and one for a Gateway also where another one for the route overrides it: its author
 // expects Envoy Gateway to follow it.
-func (w *PatchWorld) decides(gateway *Gateway, route *GatewayRoute) (decides types.NamespacedName, found bool) {
-	for _, of := range []targeted{
+func (o *PatchObjects) name(gateway *Gateway, route *GatewayRoute) (name types.NamespacedName, found bool) {
+	for _, object := range []targetObject{
 		{route.Kind, types.NamespacedName{Namespace: route.Namespace, Name: route.Name}, route.Labels}, {"Gateway", gateway.NamespacedName, gateway.Labels},
 	} {
-		for i := range w.Traffic {
-			if w.Traffic[i].isFor(of) {
-				return w.Traffic[i].NamespacedName, true
+		for i := range o.TrafficPolicies {
+			if o.TrafficPolicies[i].isFor(object) {
+				return o.TrafficPolicies[i].NamespacedName, true
 			}
 		}
 	}
-	return decides, false
+	return name, false
 }
 
 // isFor says whether a policy has a route or a Gateway as a target.
-func (p *TrafficPolicy) isFor(of targeted) bool {
-	target := trafficTarget{gatewayGroup, of.kind, of.Name}
-	if p.Namespace == of.Namespace && slices.Contains(p.targets, target) {
+func (p *TrafficPolicy) isFor(object targetObject) bool {
+	target := trafficTarget{gatewayGroup, object.kind, object.Name}
+	if p.Namespace == object.Namespace && slices.Contains(p.targets, target) {
 		return true
 	}
 	return slices.ContainsFunc(p.selectors, func(s trafficSelector) bool {
-		if or(s.Group, gatewayGroup) != gatewayGroup || s.Kind != of.kind || s.Namespaces == nil && p.Namespace != of.Namespace {
+		if or(s.Group, gatewayGroup) != gatewayGroup || s.Kind != object.kind || s.Namespaces == nil && p.Namespace != object.Namespace {
 			return false
 		}
 		selector, err := metav1.LabelSelectorAsSelector(&s.LabelSelector)
-		return err == nil && selector.Matches(labels.Set(of.labels))
+		return err == nil && selector.Matches(labels.Set(object.labels))
 	})
 }

@@ -9,7 +9,7 @@ import (
 
 // ReadPatchStatus returns the condition of an EnvoyPatchPolicy that Envoy Gateway has set for its current generation: Programmed, or Accepted
 // where that is False; nil while it has set none.
-func ReadVerdict(object map[string]any) (*metav1.Condition, error) {
+func ReadPatchStatus(object map[string]any) (*metav1.Condition, error) {
 	var read struct {
 		metav1.ObjectMeta `json:"metadata"`
 
@@ -22,14 +22,14 @@ func ReadVerdict(object map[string]any) (*metav1.Condition, error) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, &read); err != nil {
 		return nil, fmt.Errorf("read the status of an EnvoyPatchPolicy: %w", err)
 	}
-	var verdict *metav1.Condition
+	var status *metav1.Condition
 	for _, ancestor := range read.Status.Ancestors {
 		for _, c := range ancestor.Conditions {
 			refused := c.Type == "Accepted" && c.Status == metav1.ConditionFalse
-			if c.ObservedGeneration == read.Generation && (refused || c.Type == "Programmed" && verdict == nil) {
-				verdict = &c
+			if c.ObservedGeneration == read.Generation && (refused || c.Type == "Programmed" && status == nil) {
+				status = &c
 			}
 		}
 	}
-	return verdict, nil
+	return status, nil
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 )
 
-func TestTheVerdictOfEnvoyGateway(t *testing.T) {
+func TestReadPatchStatus(t *testing.T) {
 	const status = "metadata: {generation: 2}\nstatus: {ancestors: [{conditions: ["
 	for name, test := range map[string]struct{ object, want string }{
 		"nothing yet":               {"metadata: {generation: 2}", ""},
@@ -17,7 +17,7 @@ func TestTheVerdictOfEnvoyGateway(t *testing.T) {
 		"switched off since it was": {status + `{type: Programmed, status: "True", reason: Programmed, observedGeneration: 2}, {type: Accepted, status: "False", reason: Disabled, observedGeneration: 2}]}]}`, "False Disabled"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, err := outlier.ReadVerdict(object(t, test.object))
+			c, err := outlier.ReadPatchStatus(object(t, test.object))
 			got := ""
 			if c != nil {
 				got = string(c.Status) + " " + c.Reason

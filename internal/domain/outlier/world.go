@@ -14,7 +14,7 @@ import (
 
 // Objects are what policies are translated and forecast from. For a policy that isn't the cluster's default its own namespace is enough,
 // with the policies of Autohealer's.
-type World struct {
+type Objects struct {
 	Services []*corev1.Service
 	// Slices by their Service.
 	Slices   map[types.NamespacedName][]*discoveryv1.EndpointSlice
@@ -39,7 +39,7 @@ type foundTarget struct {
 }
 
 // missing is what doesn't exist of a target without ports, as text: the target itself, or the TCP ports of its Services.
-func (f foundTarget) lacks(target string) string {
+func (f foundTarget) missing(target string) string {
 	if len(f.Portless) > 0 {
 		return "TCP port of Service " + strings.Join(f.Portless, ", ")
 	}
@@ -48,7 +48,7 @@ func (f foundTarget) lacks(target string) string {
 
 // find returns the ports that a target selects.
 func (x *Index) find(namespace string, ref v1alpha1.OutlierTargetReference, services []*corev1.Service) (found foundTarget) {
-	for _, b := range x.meant(namespace, ref) {
+	for _, b := range x.backendsOf(namespace, ref) {
 		i := slices.IndexFunc(services, func(s *corev1.Service) bool { return s.Namespace == namespace && s.Name == b.Service })
 		if i < 0 {
 			continue
@@ -70,11 +70,11 @@ func (x *Index) find(namespace string, ref v1alpha1.OutlierTargetReference, serv
 }
 
 // backendsOf are the Services of a target, with port 0 for all ports.
-func (x *Index) meant(namespace string, ref v1alpha1.OutlierTargetReference) []Backend {
+func (x *Index) backendsOf(namespace string, ref v1alpha1.OutlierTargetReference) []Backend {
 	if ref.Kind == kindService {
 		return []Backend{{Service: ref.Name}}
 	}
-	r := x.of(namespace).routes[RouteKey{ref.Kind, ref.Name}]
+	r := x.namespace(namespace).routes[RouteKey{ref.Kind, ref.Name}]
 	if r == nil {
 		return nil
 	}

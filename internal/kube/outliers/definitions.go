@@ -19,15 +19,15 @@ import (
 const (
 	// minRetryDelay is the first delay before discovery is repeated for a kind: after its definition is created it takes a moment until it is
 	// served.
-	soonest = 200 * time.Millisecond
+	minRetryDelay = 200 * time.Millisecond
 	// maxRetryDelay is the longest.
-	latest = 30 * time.Second
+	maxRetryDelay = 30 * time.Second
 	// settleDelay after a change of a definition the API server's discovery is current: until then it may be that of before.
-	settled = 10 * time.Second
+	settleDelay = 10 * time.Second
 )
 
 // optionalKinds are the kinds that a cluster may not have.
-var followed = slices.Concat(outlier.RouteKinds, outlier.PatchKinds)
+var optionalKinds = slices.Concat(outlier.RouteKinds, outlier.PatchKinds)
 
 // definitions are informers of the CustomResourceDefinitions of the optionalKinds. Each is watched by its name: all of a cluster may be
 // megabytes, and would need the right to read any. One that doesn't exist costs only its watch.
@@ -35,7 +35,7 @@ type definitions map[schema.GroupKind]toolscache.SharedIndexInformer
 
 func newDefinitions(watch func(name string) toolscache.SharedIndexInformer) definitions {
 	all := definitions{}
-	for _, kind := range followed {
+	for _, kind := range optionalKinds {
 		all[kind] = watch(definitionOf(kind))
 	}
 	return all
@@ -51,7 +51,7 @@ func definitionOf(kind schema.GroupKind) string {
 }
 
 // isAbsent says whether a kind is known to have no definition.
-func (d definitions) absent(kind schema.GroupKind) bool {
+func (d definitions) isAbsent(kind schema.GroupKind) bool {
 	return d[kind].HasSynced() && len(d[kind].GetStore().ListKeys()) == 0
 }
 
@@ -81,18 +81,18 @@ func (d definitions) run(ctx context.Context, changed, unwatched func(schema.Gro
 // Start discovers kinds of routes until the context ends: at first, and when their definitions are created or changed. For those that can't
 // be watched it repeats discovery.
 func (i *Informers) Start(ctx context.Context) error {
-	pace := workqueue.NewTypedItemExponentialFailureRateLimiter[schema.GroupKind](soonest, latest)
+	pace := workqueue.NewTypedItemExponentialFailureRateLimiter[schema.GroupKind](minRetryDelay, maxRetryDelay)
 	queue := workqueue.NewTypedRateLimitingQueue(pace)
 	defer context.AfterFunc(ctx, queue.ShutDown)()
 	defined := newDefinitions(i.Definition)
 	changed := func(kind schema.GroupKind) {
 		queue.Add(kind)
-		queue.AddAfter(kind, settled)
+		queue.AddAfter(kind, settleDelay)
 	}
 	if err := defined.run(ctx, changed, queue.Add); err != nil {
 		return err
 	}
-	for _, kind := range followed {
+	for _, kind := range optionalKinds {
 		queue.Add(kind)
 	}
 	for {
@@ -100,11 +100,11 @@ func (i *Informers) Start(ctx context.Context) error {
 		if stopping {
 			return nil
 		}
-		served, err := i.look(ctx, kind)
+		served, err := i.refreshKind(ctx, kind)
 		if err != nil {
 			log.FromContext(ctx).Error(err, "Can't discover whether the cluster has a kind of routes; OutlierPolicies for it are pending", "kind", kind.Kind)
 		}
-		if served || err == nil && defined.absent(kind) {
+		if served || err == nil && defined.isAbsent(kind) {
 			queue.Forget(kind)
 		} else {
 			queue.AddRateLimited(kind)
@@ -118,11 +118,11 @@ func (i *Informers) NeedLeaderElection() bool { return false }
 
 // refreshKind starts an informer of a kind of routes if the cluster has it, or one of another version when the informer's is no longer
 // served.
-func (i *Informers) look(ctx context.Context, kind schema.GroupKind) (served bool, err error) {
+func (i *Informers) refreshKind(ctx context.Context, kind schema.GroupKind) (served bool, err error) {
 	i.mu.Lock()
 	known := i.routes[kind]
 	i.mu.Unlock()
-	found, err := i.find(ctx, kind, known)
+	found, err := i.discover(ctx, kind, known)
 	if err != nil {
 		return false, err
 	}
@@ -137,10 +137,10 @@ func (i *Informers) look(ctx context.Context, kind schema.GroupKind) (served boo
 
 // discover starts an informer of a kind if the API server serves it. Of a kind that is no longer served, the known state stays. The informer
 // of an old version isn't stopped, though its watch fails: a concurrent reader would start it again.
-func (i *Informers) find(ctx context.Context, kind schema.GroupKind, known routeKind) (routeKind, error) {
+func (i *Informers) discover(ctx context.Context, kind schema.GroupKind, known routeKind) (routeKind, error) {
 	if known.informer != nil {
 		if _, err := i.Mapper.RESTMapping(kind, known.Version); !meta.IsNoMatchError(err) {
-			return known, asked(kind, err)
+			return known, discoveryError(kind, err)
 		}
 	}
 	mapping, err := i.Mapper.RESTMapping(kind)
@@ -148,16 +148,16 @@ func (i *Informers) find(ctx context.Context, kind schema.GroupKind, known route
 		return known, nil
 	}
 	if err != nil {
-		return routeKind{}, asked(kind, err)
+		return routeKind{}, discoveryError(kind, err)
 	}
 	route := &unstructured.Unstructured{}
 	route.SetGroupVersionKind(mapping.GroupVersionKind)
-	informer, err := i.follow(ctx, route)
+	informer, err := i.startInformer(ctx, route)
 	return routeKind{mapping.GroupVersionKind, informer}, err
 }
 
 // discoveryError adds the kind to an error.
-func asked(kind schema.GroupKind, err error) error {
+func discoveryError(kind schema.GroupKind, err error) error {
 	if err != nil {
 		return fmt.Errorf("look for %s: %w", kind, err)
 	}

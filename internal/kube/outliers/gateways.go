@@ -20,11 +20,11 @@ import (
 // Gateways are what patches for Envoy Gateway are made from, with the state of what is patched.
 type Gateways struct {
 	// Objects have the Gateways that may be patched, all routes, and no Services.
-	World outlier.PatchWorld
+	Objects outlier.PatchObjects
 	// UIDs of all Gateways that may be patched, and of those that are.
 	UIDs map[types.NamespacedName]types.UID
 	// PatchStatuses are the conditions that Envoy Gateway set on EnvoyPatchPolicies; without an entry it set none yet.
-	Verdicts map[types.NamespacedName]metav1.Condition
+	PatchStatuses map[types.NamespacedName]metav1.Condition
 	// Unread are the kinds of routes whose informers aren't synced.
 	Unread map[string]bool
 }
@@ -37,19 +37,19 @@ func (i *Informers) Gateways(ctx context.Context) (g Gateways, err error) {
 	if _, has := i.RouteKind(outlier.PatchPolicyKind.Kind); !has {
 		return g, nil
 	}
-	g = Gateways{UIDs: map[types.NamespacedName]types.UID{}, Verdicts: map[types.NamespacedName]metav1.Condition{}, Unread: i.unread()}
+	g = Gateways{UIDs: map[types.NamespacedName]types.UID{}, PatchStatuses: map[types.NamespacedName]metav1.Condition{}, Unread: i.unread()}
 	var unreadable error
 	read := func(kind schema.GroupKind, take func(object map[string]any) error) {
-		err := i.each(ctx, kind, "", func(object map[string]any) { unreadable = cmp.Or(unreadable, take(object)) })
+		err := i.forEach(ctx, kind, "", func(object map[string]any) { unreadable = cmp.Or(unreadable, take(object)) })
 		unreadable = cmp.Or(unreadable, err)
 	}
-	read(outlier.PatchPolicyKind, g.addPatched)
+	read(outlier.PatchPolicyKind, g.addPatchPolicy)
 	read(outlier.GatewayKind, g.addGateway)
-	read(outlier.TrafficPolicyKind, g.addTraffic)
+	read(outlier.TrafficPolicyKind, g.addTrafficPolicy)
 	for _, kind := range outlier.RouteKinds {
 		read(kind, func(object map[string]any) error {
 			r, err := outlier.ReadGatewayRoute(kind.Kind, object)
-			g.World.Routes = append(g.World.Routes, r)
+			g.Objects.Routes = append(g.Objects.Routes, r)
 			return err
 		})
 	}
@@ -60,16 +60,16 @@ func (i *Informers) Gateways(ctx context.Context) (g Gateways, err error) {
 }
 
 // addPatchPolicy adds an EnvoyPatchPolicy.
-func (g *Gateways) addPatched(object map[string]any) error {
+func (g *Gateways) addPatchPolicy(object map[string]any) error {
 	u := unstructured.Unstructured{Object: object}
 	gateway, named := outlier.PatchedGateway(types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()})
 	if _, ours := u.GetAnnotations()[v1alpha1.AnnotationPatchedFor]; !ours || !named {
 		return nil
 	}
 	g.UIDs[gateway] = "" // addGateway sets it, if the Gateway exists
-	said, err := outlier.ReadVerdict(object)
-	if said != nil {
-		g.Verdicts[gateway] = *said
+	status, err := outlier.ReadPatchStatus(object)
+	if status != nil {
+		g.PatchStatuses[gateway] = *status
 	}
 	return err
 }
@@ -78,21 +78,21 @@ func (g *Gateways) addPatched(object map[string]any) error {
 func (g *Gateways) addGateway(object map[string]any) error {
 	u := unstructured.Unstructured{Object: object}
 	gateway := outlier.Gateway{NamespacedName: types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}, Labels: u.GetLabels()}
-	may := gateway.Labels[v1alpha1.LabelEnvoyPatches] == "true" && u.GetDeletionTimestamp() == nil
-	if may {
-		g.World.Gateways = append(g.World.Gateways, gateway)
+	isLabeled := gateway.Labels[v1alpha1.LabelEnvoyPatches] == "true" && u.GetDeletionTimestamp() == nil
+	if isLabeled {
+		g.Objects.Gateways = append(g.Objects.Gateways, gateway)
 	}
-	if _, patched := g.UIDs[gateway.NamespacedName]; may || patched {
+	if _, patched := g.UIDs[gateway.NamespacedName]; isLabeled || patched {
 		g.UIDs[gateway.NamespacedName] = u.GetUID()
 	}
 	return nil
 }
 
 // addTrafficPolicy adds a BackendTrafficPolicy.
-func (g *Gateways) addTraffic(object map[string]any) error {
+func (g *Gateways) addTrafficPolicy(object map[string]any) error {
 	p, detects, err := outlier.ReadTrafficPolicy(object)
 	if detects {
-		g.World.Traffic = append(g.World.Traffic, p)
+		g.Objects.TrafficPolicies = append(g.Objects.TrafficPolicies, p)
 	}
 	return err
 }

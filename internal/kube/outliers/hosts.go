@@ -19,17 +19,17 @@ func (i *Informers) Hosts(ctx context.Context, service types.NamespacedName, por
 	if !i.Synced() {
 		return nil, errors.New("not all Services are read yet")
 	}
-	w, err := i.World(ctx, service.Namespace)
+	objects, err := i.Objects(ctx, service.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	for _, svc := range w.Services {
+	for _, svc := range objects.Services {
 		if svc.Namespace != service.Namespace || svc.Name != service.Name {
 			continue
 		}
 		for _, p := range svc.Spec.Ports {
 			if p.Name == port || strconv.Itoa(int(p.Port)) == port {
-				return outlier.HostsOf(svc, p, w.Slices[service]), nil
+				return outlier.HostsOf(svc, p, objects.Slices[service]), nil
 			}
 		}
 	}

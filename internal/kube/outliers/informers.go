@@ -61,9 +61,9 @@ type routeKind struct {
 func (k routeKind) read() bool { return k.informer == nil || k.informer.HasSynced() }
 
 // WatchCore adds informers of the kinds that every cluster has. They run once the cache starts.
-func (i *Informers) Follow(ctx context.Context) error {
+func (i *Informers) WatchCore(ctx context.Context) error {
 	for _, object := range []client.Object{&corev1.Service{}, &discoveryv1.EndpointSlice{}, &v1alpha1.OutlierPolicy{}} {
-		informer, err := i.follow(ctx, object)
+		informer, err := i.startInformer(ctx, object)
 		if err != nil {
 			return err
 		}
@@ -93,7 +93,7 @@ func (i *Informers) OnChange(handler toolscache.ResourceEventHandler) error {
 	return nil
 }
 
-func (i *Informers) follow(ctx context.Context, object client.Object) (cache.Informer, error) {
+func (i *Informers) startInformer(ctx context.Context, object client.Object) (cache.Informer, error) {
 	informer, err := i.Cache.GetInformer(ctx, object, cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, fmt.Errorf("watch %T: %w", object, err)
@@ -151,38 +151,38 @@ func (i *Informers) Forecast(ctx context.Context, op *v1alpha1.OutlierPolicy, _ 
 	if len(op.Spec.TargetRefs) == 0 && namespace == i.OwnNamespace {
 		namespace = "" // it is the cluster's default
 	}
-	w, err := i.World(ctx, namespace)
+	objects, err := i.Objects(ctx, namespace)
 	if err != nil {
 		return outlier.Forecast{}, err
 	}
-	return outlier.ForecastOf(op, w, i.OwnNamespace), nil
+	return outlier.ForecastOf(op, objects, i.OwnNamespace), nil
 }
 
 // Objects are those of a namespace with the cluster's default, or with "" of all namespaces. They are the cache's: read-only.
-func (i *Informers) World(ctx context.Context, namespace string) (outlier.World, error) {
-	w := outlier.World{Slices: map[types.NamespacedName][]*discoveryv1.EndpointSlice{}}
+func (i *Informers) Objects(ctx context.Context, namespace string) (outlier.Objects, error) {
+	objects := outlier.Objects{Slices: map[types.NamespacedName][]*discoveryv1.EndpointSlice{}}
 	var services corev1.ServiceList
 	var endpoints discoveryv1.EndpointSliceList
 	for _, list := range []client.ObjectList{&services, &endpoints} {
 		if err := i.list(ctx, list, namespace); err != nil {
-			return w, err
+			return objects, err
 		}
 	}
 	for n := range services.Items {
-		w.Services = append(w.Services, &services.Items[n])
+		objects.Services = append(objects.Services, &services.Items[n])
 	}
 	for n := range endpoints.Items {
 		s := &endpoints.Items[n]
 		of := types.NamespacedName{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]}
-		w.Slices[of] = append(w.Slices[of], s)
+		objects.Slices[of] = append(objects.Slices[of], s)
 	}
 	var err error
-	if w.Policies, err = i.Policies(ctx, namespace); err != nil {
-		return w, err
+	if objects.Policies, err = i.Policies(ctx, namespace); err != nil {
+		return objects, err
 	}
-	w.Unread = i.unread() // before routes: a kind that is synced in between counts next time
-	w.Routes, err = i.Routes(ctx, namespace)
-	return w, err
+	objects.Unread = i.unread() // before routes: a kind that is synced in between counts next time
+	objects.Routes, err = i.Routes(ctx, namespace)
+	return objects, err
 }
 
 // Policies of a namespace, of all with "", and the cluster's default.
@@ -211,7 +211,7 @@ func (i *Informers) Policies(ctx context.Context, namespace string) (all []*v1al
 // Routes of a namespace, or of all with "", of those kinds that are read.
 func (i *Informers) Routes(ctx context.Context, namespace string) (all []outlier.Route, err error) {
 	for _, kind := range outlier.RouteKinds {
-		if err := i.each(ctx, kind, namespace, func(object map[string]any) { all = append(all, outlier.ReadRoute(object)) }); err != nil {
+		if err := i.forEach(ctx, kind, namespace, func(object map[string]any) { all = append(all, outlier.ReadRoute(object)) }); err != nil {
 			return nil, err
 		}
 	}
@@ -219,7 +219,7 @@ func (i *Informers) Routes(ctx context.Context, namespace string) (all []outlier
 }
 
 // forEach calls back for the objects of a kind in a namespace, or in all with ""; for none while the kind isn't read: a list would block.
-func (i *Informers) each(ctx context.Context, kind schema.GroupKind, namespace string, take func(object map[string]any)) error {
+func (i *Informers) forEach(ctx context.Context, kind schema.GroupKind, namespace string, take func(object map[string]any)) error {
 	i.mu.Lock()
 	found := i.routes[kind]
 	i.mu.Unlock()

@@ -11,16 +11,16 @@ import (
 )
 
 // ObjectsIn are those of some namespaces and nothing else, not the cluster's default either. They are the cache's: read-only.
-func (i *Informers) Namespaces(ctx context.Context, names map[string]bool) (outlier.World, error) {
-	all := outlier.World{Slices: map[types.NamespacedName][]*discoveryv1.EndpointSlice{}}
+func (i *Informers) ObjectsIn(ctx context.Context, names map[string]bool) (outlier.Objects, error) {
+	all := outlier.Objects{Slices: map[types.NamespacedName][]*discoveryv1.EndpointSlice{}}
 	for name := range names {
-		w, err := i.World(ctx, name)
+		objects, err := i.Objects(ctx, name)
 		if err != nil {
 			return all, err
 		}
-		all.Services, all.Routes = append(all.Services, w.Services...), append(all.Routes, w.Routes...)
-		maps.Copy(all.Slices, w.Slices)
-		for _, p := range w.Policies {
+		all.Services, all.Routes = append(all.Services, objects.Services...), append(all.Routes, objects.Routes...)
+		maps.Copy(all.Slices, objects.Slices)
+		for _, p := range objects.Policies {
 			if p.Namespace == name {
 				all.Policies = append(all.Policies, p)
 			}
@@ -30,14 +30,14 @@ func (i *Informers) Namespaces(ctx context.Context, names map[string]bool) (outl
 }
 
 // RouteKindState says whether the cluster serves a kind of routes, and whether its objects are read.
-type Known struct{ Served, Read bool }
+type RouteKindState struct{ Served, Read bool }
 
 // RouteKindStates are those of all kinds of routes.
-func (i *Informers) Known() map[string]Known {
-	unread, all := i.unread(), map[string]Known{}
+func (i *Informers) RouteKindStates() map[string]RouteKindState {
+	unread, all := i.unread(), map[string]RouteKindState{}
 	for _, kind := range outlier.RouteKinds {
 		_, served := i.RouteKind(kind.Kind)
-		all[kind.Kind] = Known{Served: served, Read: !unread[kind.Kind]}
+		all[kind.Kind] = RouteKindState{Served: served, Read: !unread[kind.Kind]}
 	}
 	return all
 }

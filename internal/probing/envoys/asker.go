@@ -26,11 +26,11 @@ import (
 
 const (
 	// askInterval is how often each Envoy is polled: three times before its answer is stale.
-	every = ejection.StaleAfter / 3
+	askInterval = ejection.StaleAfter / 3
 	// askTimeout bounds one Envoy's answer.
-	patience = every - time.Second
+	askTimeout = askInterval - time.Second
 	// maxConcurrent bounds how many are polled at once.
-	together = 16
+	maxConcurrent = 16
 )
 
 // Endpoint is an Envoy that is polled.
@@ -42,7 +42,7 @@ type Endpoint struct {
 }
 
 // Poller polls Envoys. It is a Runnable of the leader.
-type Asker struct {
+type Poller struct {
 	// Endpoints returns the Envoys to poll. Missing are Services without endpoints, each with the reason.
 	Endpoints func(ctx context.Context) (all []Endpoint, missing []string, err error)
 	Identity  Identity
@@ -56,40 +56,40 @@ type Asker struct {
 	envoys  map[Endpoint]ejection.Envoy
 	missing []string
 	// polled: at least one round is over.
-	asked bool
+	polled bool
 }
 
 // NeedLeaderElection is true: the leader writes statuses.
-func (*Asker) NeedLeaderElection() bool { return true }
+func (*Poller) NeedLeaderElection() bool { return true }
 
 // AddToManager has it poll while the manager leads. Changed is called when the view differs from the one before.
-func (a *Asker) AddToManager(mgr manager.Manager, changed func()) error {
-	a.changed = changed
+func (p *Poller) AddToManager(mgr manager.Manager, changed func()) error {
+	p.changed = changed
 	if err := registerMetrics(); err != nil {
 		return err
 	}
-	if err := mgr.Add(a); err != nil {
+	if err := mgr.Add(p); err != nil {
 		return fmt.Errorf("add what asks Envoys: %w", err)
 	}
 	return nil
 }
 
 // Start polls until the context ends.
-func (a *Asker) Start(ctx context.Context) error {
-	a.client = a.Identity.client()
-	defer a.client.CloseIdleConnections()
-	ticker := a.Clock.NewTicker(every)
+func (p *Poller) Start(ctx context.Context) error {
+	p.client = p.Identity.client()
+	defer p.client.CloseIdleConnections()
+	ticker := p.Clock.NewTicker(askInterval)
 	defer ticker.Stop()
 	var before *ejection.View
 	for {
-		a.round(ctx)
+		p.pollAll(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
-		now := a.View()
-		observe(now)
-		if before == nil || !now.Same(before) {
-			a.changed()
+		now := p.View()
+		setMetrics(now)
+		if before == nil || !now.SameAs(before) {
+			p.changed()
 		}
 		before = now
 		select {
@@ -101,67 +101,67 @@ func (a *Asker) Start(ctx context.Context) error {
 }
 
 // View are the answers of all Envoys now; nil before the first round.
-func (a *Asker) View() *ejection.View {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.asked {
+func (p *Poller) View() *ejection.View {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.polled {
 		return nil
 	}
-	all := make([]ejection.Envoy, 0, len(a.envoys))
-	for _, e := range a.envoys {
+	all := make([]ejection.Envoy, 0, len(p.envoys))
+	for _, e := range p.envoys {
 		all = append(all, e)
 	}
-	return ejection.NewView(all, a.missing, a.Clock.Now())
+	return ejection.NewView(all, p.missing, p.Clock.Now())
 }
 
 // pollAll polls all of them once.
-func (a *Asker) round(ctx context.Context) {
-	endpoints, missing, err := a.Endpoints(ctx)
+func (p *Poller) pollAll(ctx context.Context) {
+	endpoints, missing, err := p.Endpoints(ctx)
 	if err != nil { // the answers so far become stale meanwhile
 		log.FromContext(ctx).V(1).Info("Can't list the Envoys to poll for ejections", "reason", err.Error())
 		return
 	}
-	free := make(chan struct{}, together)
-	var asking sync.WaitGroup
+	free := make(chan struct{}, maxConcurrent)
+	var polls sync.WaitGroup
 	for _, e := range endpoints {
 		free <- struct{}{}
-		asking.Go(func() {
+		polls.Go(func() {
 			defer func() { <-free }()
-			a.ask(ctx, e)
+			p.poll(ctx, e)
 		})
 	}
-	asking.Wait()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	there := make(map[Endpoint]ejection.Envoy, len(endpoints))
+	polls.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	remaining := make(map[Endpoint]ejection.Envoy, len(endpoints))
 	for _, e := range endpoints {
-		there[e] = a.envoys[e]
+		remaining[e] = p.envoys[e]
 	}
-	a.envoys, a.missing, a.asked = there, missing, true // an Envoy that is no longer ready gets no traffic
+	p.envoys, p.missing, p.polled = remaining, missing, true // an Envoy that is no longer ready gets no traffic
 }
 
-func (a *Asker) ask(ctx context.Context, at Endpoint) {
-	began := a.Clock.Now()
-	limited, cancel := context.WithTimeout(ctx, patience)
+func (p *Poller) poll(ctx context.Context, at Endpoint) {
+	startedAt := p.Clock.Now()
+	limited, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	scope, ejected, err := a.question(limited, at.Address)
+	scope, ejected, err := p.fetchEjected(limited, at.Address)
 	if ctx.Err() != nil {
 		return
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.envoys == nil {
-		a.envoys = map[Endpoint]ejection.Envoy{}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.envoys == nil {
+		p.envoys = map[Endpoint]ejection.Envoy{}
 	}
-	e, known := a.envoys[at]
+	e, known := p.envoys[at]
 	if !known {
-		e = ejection.Envoy{Name: at.Name, Asked: began}
+		e = ejection.Envoy{Name: at.Name, FirstAsked: startedAt}
 	}
 	if err != nil {
-		a.envoys[at] = e.Failed(problem(err))
+		p.envoys[at] = e.WithProblem(problem(err))
 		return
 	}
-	a.envoys[at] = e.After(scope, ejected, began)
+	p.envoys[at] = e.WithAnswer(scope, ejected, startedAt)
 }
 
 // problem says why an Envoy didn't answer, without the ports of the connection, which differ each time.
@@ -193,7 +193,7 @@ func (i *Identity) client() *http.Client {
 				InsecureSkipVerify:   true, // the addresses aren't in the certificates; verify does it
 				VerifyConnection:     i.verify,
 			},
-			MaxIdleConnsPerHost: 1, IdleConnTimeout: 2 * every, MaxResponseHeaderBytes: 64 << 10, ResponseHeaderTimeout: patience, TLSHandshakeTimeout: patience,
+			MaxIdleConnsPerHost: 1, IdleConnTimeout: 2 * askInterval, MaxResponseHeaderBytes: 64 << 10, ResponseHeaderTimeout: askTimeout, TLSHandshakeTimeout: askTimeout,
 			ExpectContinueTimeout: time.Second,
 		},
 	}
@@ -238,7 +238,7 @@ func (i *Identity) scope(state *tls.ConnectionState) (ejection.Scope, error) {
 
 // Labels are bounded: states, never Envoys or hosts.
 var (
-	asked = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	polledEnvoys = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "autohealer_outlierpolicy_envoys",
 		Help: "Envoys that are asked whom they have ejected, by state: answering, not_answering; and missing, which are Services that lead to none. The leader's.",
 	}, []string{"state"})
@@ -249,16 +249,16 @@ var (
 )
 
 func registerMetrics() error {
-	return metric.Register(asked, ejectedHosts)
+	return metric.Register(polledEnvoys, ejectedHosts)
 }
 
-func observe(v *ejection.View) {
+func setMetrics(v *ejection.View) {
 	if v == nil {
 		return
 	}
 	answering, silent := v.Count()
-	asked.WithLabelValues("answering").Set(float64(answering))
-	asked.WithLabelValues("not_answering").Set(float64(silent))
-	asked.WithLabelValues("missing").Set(float64(len(v.Missing)))
+	polledEnvoys.WithLabelValues("answering").Set(float64(answering))
+	polledEnvoys.WithLabelValues("not_answering").Set(float64(silent))
+	polledEnvoys.WithLabelValues("missing").Set(float64(len(v.Missing)))
 	ejectedHosts.Set(float64(v.Ejected()))
 }

@@ -21,22 +21,22 @@ const (
 	// hostsPath returns all hosts of all clusters.
 	hostsPath = "/clusters?format=json"
 	// maxCountBytes and maxHostsBytes bound the answers.
-	longestCount, longestHosts = 16 << 20, 256 << 20
+	maxCountBytes, maxHostsBytes = 16 << 20, 256 << 20
 	// maxEjected bounds the ejected hosts of one Envoy.
-	mostEjected = 20000
+	maxEjected = 20000
 )
 
 // fetchEjected fetches the ejected hosts of one Envoy.
-func (a *Asker) question(ctx context.Context, address string) (scope ejection.Scope, ejected []ejection.Host, err error) {
+func (p *Poller) fetchEjected(ctx context.Context, address string) (scope ejection.Scope, ejected []ejection.Host, err error) {
 	active := false
-	scope, err = a.get(ctx, address, countPath, longestCount, func(r io.Reader) (err error) {
+	scope, err = p.get(ctx, address, countPath, maxCountBytes, func(r io.Reader) (err error) {
 		active, err = anyActive(r)
 		return err
 	})
 	if err != nil || !active {
 		return scope, nil, err
 	}
-	scope, err = a.get(ctx, address, hostsPath, longestHosts, func(r io.Reader) (err error) {
+	scope, err = p.get(ctx, address, hostsPath, maxHostsBytes, func(r io.Reader) (err error) {
 		ejected, err = readEjected(r)
 		return err
 	})
@@ -44,12 +44,12 @@ func (a *Asker) question(ctx context.Context, address string) (scope ejection.Sc
 }
 
 // get reads one answer, and returns the scope that it counts for.
-func (a *Asker) get(ctx context.Context, address, path string, longest int64, read func(io.Reader) error) (scope ejection.Scope, err error) {
+func (p *Poller) get(ctx context.Context, address, path string, limit int64, read func(io.Reader) error) (scope ejection.Scope, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+path, nil)
 	if err != nil {
 		return scope, fmt.Errorf("ask %s: %w", address, err)
 	}
-	response, err := a.client.Do(request)
+	response, err := p.client.Do(request)
 	if err != nil {
 		if inner := new(url.Error); errors.As(err, &inner) {
 			err = inner.Err // without the address, which the Envoy's name stands for
@@ -60,13 +60,13 @@ func (a *Asker) get(ctx context.Context, address, path string, longest int64, re
 	if response.StatusCode != http.StatusOK {
 		return scope, fmt.Errorf("it answers %s", response.Status)
 	}
-	if scope, err = a.Identity.scope(response.TLS); err != nil {
+	if scope, err = p.Identity.scope(response.TLS); err != nil {
 		return scope, err
 	}
-	body := &io.LimitedReader{R: response.Body, N: longest}
+	body := &io.LimitedReader{R: response.Body, N: limit}
 	err = read(body)
 	if body.N <= 0 {
-		return scope, fmt.Errorf("its answer is longer than %d MB", longest>>20)
+		return scope, fmt.Errorf("its answer is longer than %d MB", limit>>20)
 	}
 	if err != nil {
 		return scope, fmt.Errorf("read its answer: %w", err)
@@ -138,8 +138,8 @@ func readEjected(r io.Reader) (all []ejection.Host, err error) {
 		if err := d.Decode(&c); err != nil {
 			return nil, err
 		}
-		if all = append(all, c.ejected()...); len(all) > mostEjected {
-			return nil, fmt.Errorf("more than %d hosts are ejected", mostEjected)
+		if all = append(all, c.ejected()...); len(all) > maxEjected {
+			return nil, fmt.Errorf("more than %d hosts are ejected", maxEjected)
 		}
 	}
 	for range 2 { // the ends of the list and of the answer: a truncated answer is an error

@@ -68,7 +68,7 @@ type Event struct {
 	// For is the length of an ejection, jitter included; it ends at the first sweep after it.
 	For time.Duration
 	// Ejections is how often the host has been ejected.
-	Times int
+	Ejections int
 }
 
 // defaultThreshold applies also where a detector isn't enforced: it counts anyway.
@@ -78,8 +78,8 @@ const defaultThreshold = 5
 type monitor struct {
 	serverErrors, localFailures uint32
 	ejected                     bool
-	ejectedAt, ends             time.Duration
-	times                       int
+	ejectedAt, endsAt           time.Duration
+	ejections                   int
 	// backoff is the factor of the next ejection, less one.
 	backoff int64
 	// returned is set once an ejection was over, at returnedAt.
@@ -91,13 +91,13 @@ type monitor struct {
 type Detector struct {
 	settings outlier.Settings
 	// jitter returns a time up to a maximum.
-	jitter   func(maximum time.Duration) time.Duration
-	names    []string
-	hosts    map[string]*monitor
-	active   int
-	now      time.Duration
-	nextLook time.Duration
-	events   []Event
+	jitter    func(maximum time.Duration) time.Duration
+	names     []string
+	hosts     map[string]*monitor
+	active    int
+	now       time.Duration
+	nextSweep time.Duration
+	events    []Event
 }
 
 // New makes a Detector of hosts. Jitter returns a time up to a maximum; nil stands for no jitter.
@@ -105,7 +105,7 @@ func New(settings outlier.Settings, hosts []string, jitter func(maximum time.Dur
 	if jitter == nil {
 		jitter = func(time.Duration) time.Duration { return 0 }
 	}
-	d := &Detector{settings: settings, jitter: jitter, hosts: map[string]*monitor{}, nextLook: settings.SweepInterval()}
+	d := &Detector{settings: settings, jitter: jitter, hosts: map[string]*monitor{}, nextSweep: settings.SweepInterval()}
 	for _, host := range hosts {
 		if d.hosts[host] == nil {
 			d.hosts[host], d.names = &monitor{}, append(d.names, host)
@@ -121,13 +121,13 @@ func (d *Detector) Events() []Event { return d.events }
 // Advance moves the time forward, with the sweeps up to and at the new time.
 func (d *Detector) Advance(to time.Duration) {
 	interval := d.settings.SweepInterval()
-	for d.nextLook <= to {
-		if idle := min(d.idleUntil(), to) - d.nextLook; idle > 0 {
-			d.nextLook += idle / interval * interval
+	for d.nextSweep <= to {
+		if idle := min(d.idleUntil(), to) - d.nextSweep; idle > 0 {
+			d.nextSweep += idle / interval * interval
 		}
-		d.now = d.nextLook
+		d.now = d.nextSweep
 		d.sweep()
-		d.nextLook += interval
+		d.nextSweep += interval
 	}
 	d.now = max(d.now, to)
 }
@@ -138,7 +138,7 @@ func (d *Detector) idleUntil() time.Duration {
 	for _, m := range d.hosts {
 		switch {
 		case m.ejected:
-			until = min(until, m.ends)
+			until = min(until, m.endsAt)
 		case m.returned && m.backoff > 0:
 			return d.now
 		}
@@ -153,7 +153,7 @@ func (d *Detector) Report(host string, r Result) {
 		return
 	}
 	if d.settings.Split {
-		d.reportApart(host, m, r)
+		d.reportSplit(host, m, r)
 		return
 	}
 	switch r.Outcome {
@@ -167,7 +167,7 @@ func (d *Detector) Report(host string, r Result) {
 }
 
 // reportSplit counts locally originated errors separately. A host that answers, or times out, was connected before.
-func (d *Detector) reportApart(host string, m *monitor, r Result) {
+func (d *Detector) reportSplit(host string, m *monitor, r Result) {
 	if r.Outcome != ConnectFailed {
 		m.localFailures = 0
 	}
@@ -210,10 +210,10 @@ func (d *Detector) detected(host string, m *monitor, cause Cause, enforced bool)
 		return
 	}
 	switch {
-	case !d.room():
-		d.tell(Event{Host: host, Action: Spared, Cause: cause, Times: m.times})
+	case !d.mayEject():
+		d.record(Event{Host: host, Action: Spared, Cause: cause, Ejections: m.ejections})
 	case !enforced || d.settings.Observe:
-		d.tell(Event{Host: host, Action: Observed, Cause: cause, Times: m.times})
+		d.record(Event{Host: host, Action: Observed, Cause: cause, Ejections: m.ejections})
 	default:
 		d.eject(host, m, cause)
 	}
@@ -225,31 +225,31 @@ func (d *Detector) detected(host string, m *monitor, cause Cause, enforced bool)
 }
 
 // mayEject says whether one more host may be ejected.
-func (d *Detector) room() bool {
+func (d *Detector) mayEject() bool {
 	share := 100 * float64(d.active+1) / float64(len(d.names))
 	return share <= float64(min(100, d.settings.MaxEjectionPercent())) || d.active == 0 && d.settings.AlwaysEjectOneHost
 }
 
 func (d *Detector) eject(host string, m *monitor, cause Cause) {
-	base, longest := d.settings.BaseEjectionTime(), d.settings.MaxEjectionTime()
-	if time.Duration(m.backoff)*base < longest+base {
+	base, maximum := d.settings.BaseEjectionTime(), d.settings.MaxEjectionTime()
+	if time.Duration(m.backoff)*base < maximum+base {
 		m.backoff++
 	}
 	d.active++
-	m.times++
-	length := min(base*time.Duration(m.backoff), longest) + d.jitter(d.settings.MaxJitter())
-	m.ejected, m.ejectedAt, m.ends = true, d.now, d.now+length
-	d.tell(Event{Host: host, Action: Ejected, Cause: cause, For: length, Times: m.times})
+	m.ejections++
+	length := min(base*time.Duration(m.backoff), maximum) + d.jitter(d.settings.MaxJitter())
+	m.ejected, m.ejectedAt, m.endsAt = true, d.now, d.now+length
+	d.record(Event{Host: host, Action: Ejected, Cause: cause, For: length, Ejections: m.ejections})
 }
 
 // sweep ends ejections whose time is over, and reduces the backoff of hosts that returned at least an interval ago.
 func (d *Detector) sweep() {
 	for _, host := range d.names {
-		if m := d.hosts[host]; m.ejected && m.ends <= d.now {
+		if m := d.hosts[host]; m.ejected && m.endsAt <= d.now {
 			d.active--
 			m.ejected, m.serverErrors, m.localFailures = false, 0, 0
 			m.returned, m.returnedAt = true, d.now
-			d.tell(Event{Host: host, Action: Returned, For: d.now - m.ejectedAt, Times: m.times})
+			d.record(Event{Host: host, Action: Returned, For: d.now - m.ejectedAt, Ejections: m.ejections})
 		}
 	}
 	for _, m := range d.hosts {
@@ -259,7 +259,7 @@ func (d *Detector) sweep() {
 	}
 }
 
-func (d *Detector) tell(e Event) {
+func (d *Detector) record(e Event) {
 	e.At = d.now
 	d.events = append(d.events, e)
 }

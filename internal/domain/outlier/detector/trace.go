@@ -26,7 +26,7 @@ type Trace struct {
 	Hosts   []string
 	Samples []Sample
 	// Start is the date of time 0; zero for a trace with relative times.
-	Began time.Time
+	Start time.Time
 }
 
 // ReadTrace reads lines of time, host and result, separated by commas. A first line that begins with "time" is a heading. The time is a
@@ -86,24 +86,24 @@ func (t *Trace) add(fields []string, known map[string]bool) error {
 // since reads a time.
 func (t *Trace) since(text string) (time.Duration, error) {
 	if moment, err := time.Parse(time.RFC3339, text); err == nil {
-		if t.Began.IsZero() && len(t.Samples) == 0 {
-			t.Began = moment
+		if t.Start.IsZero() && len(t.Samples) == 0 {
+			t.Start = moment
 		}
-		if t.Began.IsZero() || moment.Before(t.Began) {
+		if t.Start.IsZero() || moment.Before(t.Start) {
 			return 0, fmt.Errorf("time %s is before the first line's, or those before are no moments", text)
 		}
-		return moment.Sub(t.Began), nil
+		return moment.Sub(t.Start), nil
 	}
 	d, ok := readDuration(text)
-	if !ok || d < 0 || d > longest || !t.Began.IsZero() {
-		return 0, fmt.Errorf("time %q is neither a number of seconds nor a duration, of at most %s, nor a moment like those before", text, longest)
+	if !ok || d < 0 || d > maxTraceLength || !t.Start.IsZero() {
+		return 0, fmt.Errorf("time %q is neither a number of seconds nor a duration, of at most %s, nor a moment like those before", text, maxTraceLength)
 	}
 	return d, nil
 }
 
 // readDuration reads a duration, or a number of seconds.
 func readDuration(text string) (time.Duration, bool) {
-	if seconds, err := strconv.ParseFloat(text, 64); err == nil && seconds >= 0 && seconds < longest.Seconds() {
+	if seconds, err := strconv.ParseFloat(text, 64); err == nil && seconds >= 0 && seconds < maxTraceLength.Seconds() {
 		return time.Duration(seconds * float64(time.Second)), true
 	}
 	d, err := time.ParseDuration(text)
@@ -111,7 +111,7 @@ func readDuration(text string) (time.Duration, bool) {
 }
 
 // maxTraceLength bounds a trace, so that the number of sweeps is bounded.
-const longest = 7 * 24 * time.Hour
+const maxTraceLength = 7 * 24 * time.Hour
 
 func readResult(text string) (Result, error) {
 	switch text {

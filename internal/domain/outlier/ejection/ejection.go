@@ -44,30 +44,30 @@ type Envoy struct {
 	// Scope is nil before it has authenticated: then it may have any namespace's clusters.
 	Scope *Scope
 	// FirstAsked is when it was polled first.
-	Asked time.Time
+	FirstAsked time.Time
 	// LastAnswered is when it answered last; zero for never.
-	Answered time.Time
+	LastAnswered time.Time
 	// Problem is why it doesn't answer; "" if it answered the last poll.
 	Problem string
 	// lastProblem is the one of the last poll.
-	newest string
+	lastProblem string
 	// Ejected are its ejected hosts by that answer, each with the time since when it has been observed.
 	Ejected map[Host]time.Time
 }
 
 // freshness says whether the last answer is fresh, and whether it is pending: it was first polled only just now.
-func (e *Envoy) told(now time.Time) (fresh, waits bool) {
-	return !e.Answered.IsZero() && now.Sub(e.Answered) <= StaleAfter, e.Answered.IsZero() && now.Sub(e.Asked) <= StaleAfter
+func (e *Envoy) freshness(now time.Time) (fresh, pending bool) {
+	return !e.LastAnswered.IsZero() && now.Sub(e.LastAnswered) <= StaleAfter, e.LastAnswered.IsZero() && now.Sub(e.FirstAsked) <= StaleAfter
 }
 
 // maySee says whether an Envoy may have ejected hosts of a namespace's Services.
-func (e *Envoy) concerns(namespace string) bool { return e.Scope == nil || e.Scope.Has(namespace) }
+func (e *Envoy) maySee(namespace string) bool { return e.Scope == nil || e.Scope.Has(namespace) }
 
 // WithAnswer is the Envoy with a new answer. If it was silent so long that a host may have returned in between, its ejections count from
 // now.
-func (e *Envoy) After(scope Scope, ejected []Host, now time.Time) Envoy {
-	fresh, _ := e.told(now)
-	after := Envoy{Name: e.Name, Scope: &scope, Asked: e.Asked, Answered: now, Ejected: make(map[Host]time.Time, len(ejected))}
+func (e *Envoy) WithAnswer(scope Scope, ejected []Host, now time.Time) Envoy {
+	fresh, _ := e.freshness(now)
+	after := Envoy{Name: e.Name, Scope: &scope, FirstAsked: e.FirstAsked, LastAnswered: now, Ejected: make(map[Host]time.Time, len(ejected))}
 	for _, h := range ejected {
 		since, before := e.Ejected[h]
 		if !fresh || !before {
@@ -82,11 +82,11 @@ func (e *Envoy) After(scope Scope, ejected []Host, now time.Time) Envoy {
 
 // WithProblem is the Envoy after a failed poll. A different problem than the reported one is reported once it came twice in a row: two that
 // alternate would change the status each time.
-func (e Envoy) Failed(problem string) Envoy {
-	if e.Problem == "" || problem == e.newest {
+func (e Envoy) WithProblem(problem string) Envoy {
+	if e.Problem == "" || problem == e.lastProblem {
 		e.Problem = problem
 	}
-	e.newest = problem
+	e.lastProblem = problem
 	return e
 }
 
@@ -111,17 +111,17 @@ func NewView(envoys []Envoy, missing []string, now time.Time) *View {
 }
 
 // Pending says whether Envoys that may see a namespace were polled only just now: what was reported before stays.
-func (v *View) Waits(namespace string) bool {
+func (v *View) Pending(namespace string) bool {
 	return slices.ContainsFunc(v.envoys, func(e Envoy) bool {
-		_, waits := e.told(v.now)
-		return waits && e.concerns(namespace)
+		_, pending := e.freshness(v.now)
+		return pending && e.maySee(namespace)
 	})
 }
 
 // Silent are the Envoys without a fresh answer that may have ejected hosts of a namespace.
 func (v *View) Silent(namespace string) (all []Silent) {
 	for _, e := range v.envoys {
-		if fresh, waits := e.told(v.now); !fresh && !waits && e.concerns(namespace) {
+		if fresh, pending := e.freshness(v.now); !fresh && !pending && e.maySee(namespace) {
 			all = append(all, Silent{e.Name, e.Problem})
 		}
 	}
@@ -130,8 +130,8 @@ func (v *View) Silent(namespace string) (all []Silent) {
 
 // Answering counts the Envoys with a fresh answer that may see a namespace.
 func (v *View) Answering(namespace string) (n int) {
-	for _, of := range v.answering(namespace) {
-		n += of
+	for _, count := range v.answering(namespace) {
+		n += count
 	}
 	return n
 }
@@ -140,7 +140,7 @@ func (v *View) Answering(namespace string) (n int) {
 func (v *View) answering(namespace string) map[string]int {
 	by := map[string]int{}
 	for _, e := range v.envoys {
-		if fresh, _ := e.told(v.now); fresh && e.concerns(namespace) {
+		if fresh, _ := e.freshness(v.now); fresh && e.maySee(namespace) {
 			by[e.Scope.Identity]++
 		}
 	}
@@ -151,8 +151,8 @@ func (v *View) answering(namespace string) map[string]int {
 // known: the address of their connection isn't the one that is polled.
 func (v *View) NotAsked(namespace string, connected map[string]int) (n int) {
 	answering := v.answering(namespace)
-	for identity, of := range connected {
-		n += max(0, of-answering[identity])
+	for identity, count := range connected {
+		n += max(0, count-answering[identity])
 	}
 	return n
 }
@@ -160,10 +160,10 @@ func (v *View) NotAsked(namespace string, connected map[string]int) (n int) {
 // Count returns how many Envoys answer, and how many are silent.
 func (v *View) Count() (answering, silent int) {
 	for _, e := range v.envoys {
-		switch fresh, waits := e.told(v.now); {
+		switch fresh, pending := e.freshness(v.now); {
 		case fresh:
 			answering++
-		case !waits:
+		case !pending:
 			silent++
 		}
 	}
@@ -174,7 +174,7 @@ func (v *View) Count() (answering, silent int) {
 func (v *View) Ejected() int {
 	all := map[Host]bool{}
 	for _, e := range v.envoys {
-		if fresh, _ := e.told(v.now); fresh {
+		if fresh, _ := e.freshness(v.now); fresh {
 			for h := range e.Ejected {
 				all[h] = true
 			}
@@ -192,10 +192,10 @@ type Ejection struct {
 }
 
 // EjectionOf returns a host's ejection; ok is false when no Envoy with a fresh answer has it ejected.
-func (v *View) Of(h Host) (x Ejection, ok bool) {
+func (v *View) EjectionOf(h Host) (x Ejection, ok bool) {
 	for _, e := range v.envoys {
 		since, ejected := e.Ejected[h]
-		if fresh, _ := e.told(v.now); !fresh || !ejected {
+		if fresh, _ := e.freshness(v.now); !fresh || !ejected {
 			continue
 		}
 		if x.Envoys++; x.Since.IsZero() || since.Before(x.Since) {
@@ -206,10 +206,10 @@ func (v *View) Of(h Host) (x Ejection, ok bool) {
 }
 
 // SameAs says whether another view would be reported in the same way.
-func (v *View) Same(other *View) bool {
+func (v *View) SameAs(other *View) bool {
 	return slices.Equal(v.Missing, other.Missing) && slices.EqualFunc(v.envoys, other.envoys, func(a, b Envoy) bool {
-		freshA, waitsA := a.told(v.now)
-		freshB, waitsB := b.told(other.now)
-		return a.Name == b.Name && freshA == freshB && waitsA == waitsB && (a.Problem == b.Problem || freshA) && maps.Equal(a.Ejected, b.Ejected)
+		freshA, pendingA := a.freshness(v.now)
+		freshB, pendingB := b.freshness(other.now)
+		return a.Name == b.Name && freshA == freshB && pendingA == pendingB && (a.Problem == b.Problem || freshA) && maps.Equal(a.Ejected, b.Ejected)
 	})
 }
