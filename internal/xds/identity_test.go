@@ -223,3 +223,21 @@ func TestPlaintextIsForLoopback(t *testing.T) {
 		t.Errorf("explicitly allowed: %v", err)
 	}
 }
+
+func TestNoStreamIsServedWhileServesIsFalse(t *testing.T) {
+	g := NewWithT(t)
+	var serves atomic.Bool
+	w := start(t, Options{Serves: serves.Load})
+	w.serve("shop/web/80", 5, 1001)
+	w.set()
+	g.Expect(status.Code(w.refusal(nil))).To(Equal(codes.Unavailable))
+
+	serves.Store(true)
+	client := w.connect(xdsclient.Options{})
+	g.Eventually(client.Clusters, "5s").Should(HaveLen(1))
+
+	serves.Store(false)
+	g.Eventually(client.Ended(), "5s").Should(BeClosed(), "streams that are open end")
+	g.Expect(client.Wire().Removed).To(BeEmpty())
+	g.Expect(status.Code(w.refusal(nil))).To(Equal(codes.Unavailable))
+}

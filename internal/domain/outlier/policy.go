@@ -1,3 +1,12 @@
+// Package outlier translates OutlierPolicies into Envoy clusters and endpoints, and into patches for Envoy Gateway: an Index finds which
+// policy holds for which cluster (Assign), EffectivePolicy says which stays in force in a pause or freeze, NewCluster and NewEndpoints
+// make Envoy's messages, and ForecastOf says what a policy would do. It is pure: its inputs are Objects and PatchObjects.
+//
+// Of several policies for a cluster the most specific holds, and of equally specific ones the oldest:
+//
+//	cluster's default < namespace's default < route < Service < Service's port < route's backend
+//
+// Begin to read at Index.Assign.
 package outlier
 
 import (
@@ -8,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 )
 
 // DefaultName is the name of a policy without targets.
@@ -197,4 +207,52 @@ func seconds(d time.Duration) string {
 		return fmt.Sprintf("%ds", d/time.Second)
 	}
 	return fmt.Sprintf("%dms", d.Milliseconds())
+}
+
+// EffectivePolicy returns the policy that is in force for a cluster in a lifecycle state, where wanted is the policy that holds and before
+// was in force; nil is none. The cluster's endpoints are updated in any state.
+func EffectivePolicy(state lifecycle.State, wanted, before *Policy) *Policy {
+	switch {
+	case state == lifecycle.Active || wanted.sameRevision(before):
+		return wanted
+	case state.IsFrozen():
+		return before
+	case !wanted.Detects():
+		return wanted
+	case before.Detects() && before.UID == wanted.UID: // it was changed since
+		return before
+	}
+	return nil
+}
+
+// sameRevision says whether two policies are the same generation of one, or detect nothing.
+func (p *Policy) sameRevision(other *Policy) bool {
+	if !p.Detects() || !other.Detects() {
+		return p.Detects() == other.Detects()
+	}
+	return p.UID == other.UID && p.Generation == other.Generation
+}
+
+// TriggerText says which errors eject a host.
+func (s *Settings) TriggerText() string {
+	switch errors, local := s.ServerErrorThreshold(), s.LocalOriginThreshold(); {
+	case errors > 0 && local > 0:
+		return fmt.Sprintf("%d consecutive 5xx, or %d consecutive failures of Envoy's own", errors, local)
+	case local > 0:
+		return fmt.Sprintf("%d consecutive failures of Envoy's own; 5xx don't count", local)
+	case errors > 0 && s.Split:
+		return fmt.Sprintf("%d consecutive 5xx; failures of Envoy's own don't count", errors)
+	case errors > 0:
+		return fmt.Sprintf("%d consecutive 5xx, failures of Envoy's own among them", errors)
+	}
+	return "every detector is off"
+}
+
+// DurationText says for how long a host is ejected.
+func (s *Settings) DurationText() string {
+	text := fmt.Sprintf("%s, each further time as much more, at most %s", s.BaseEjectionTime(), s.MaxEjectionTime())
+	if s.MaxJitter() > 0 {
+		text += fmt.Sprintf(", and up to %s by chance", s.MaxJitter())
+	}
+	return text + fmt.Sprintf("; it ends at the first sweep after, every %s", s.SweepInterval())
 }
