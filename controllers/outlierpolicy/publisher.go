@@ -187,7 +187,7 @@ func (p *Publisher) publishNamespaces(ctx context.Context, changed sets.Set[stri
 		return 0, err
 	}
 	p.addServed(protocols(sent))
-	p.forgetRemoved(p.justRemoved) // after remember: a removed cluster may be among those that were sent
+	p.forgetRemoved(p.justRemoved) // after addServed: a removed cluster may be among those that were sent
 	p.justRemoved = nil
 	p.keepSent(snap, sent)
 	p.setSnapshot(snap)
