@@ -39,12 +39,12 @@ type Options struct {
 	Protection probeconfig.Protection
 	// Dial says which addresses the probes of ProbeConfigs and the checks of shoots may dial.
 	Dial kubeconfig.Policy
-	// Routed knows what OutlierPolicies are about.
-	Routed *outliers.Informers
+	// OutlierInformers knows what OutlierPolicies are about.
+	OutlierInformers *outliers.Informers
 	// Clusters tells Envoys; nil when nobody is served.
 	Clusters *actuate.Clusters
 	// Ejections asks whom Envoys have ejected; nil when none is to be asked.
-	Ejections *envoys.Asker
+	Ejections *envoys.Poller
 }
 
 // AddToManager adds every kind's controllers to a manager.
@@ -80,7 +80,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 			return healthcheckregistration.AddToManager(mgr, healthcheckregistration.Options{Options: common, Dial: opts.Dial})
 		},
 		"OutlierPolicy": func() error {
-			return outlierpolicy.AddToManager(mgr, outlierpolicy.Options{Options: common, Routed: opts.Routed, Clusters: opts.Clusters, Ejections: opts.Ejections})
+			return outlierpolicy.AddToManager(mgr, outlierpolicy.Options{Options: common, Informers: opts.OutlierInformers, Clusters: opts.Clusters, Ejections: opts.Ejections})
 		},
 		"ProbeConfig": func() error {
 			return probeconfig.AddToManager(mgr, probeconfig.Options{Options: common, Protection: opts.Protection, Dial: opts.Dial, Witnesses: witnesses})

@@ -148,7 +148,7 @@ func (b *Bench) global(ctx context.Context, s *ourServer, bare *bareServer, envo
 		s.publish(ctx)
 		last := s.names[0]
 		if err := s.until("the global edit", func() bool {
-			_, acked := s.server.Together([]string{last})
+			_, acked := s.server.CountProxies([]string{last})
 			return s.answers.Load() > want-int64(len(s.names)*2*envoyCount) && acked == envoyCount
 		}); err != nil {
 			return err
@@ -196,7 +196,7 @@ func (s *ourServer) start(ctx context.Context, services int) (<-chan error, erro
 		s.names = append(s.names, name)
 		s.snapshot.Clusters[name], s.snapshot.Endpoints[name], s.snapshot.Owners[name] = clusterOf(name, 5), endpointsOf(i), owner
 	}
-	server, err := xds.NewServer(xds.Options{Address: "127.0.0.1:0", Progressed: func(names []string) { s.answers.Add(int64(len(names))) }})
+	server, err := xds.NewServer(xds.Options{Address: "127.0.0.1:0", OnProgress: func(names []string) { s.answers.Add(int64(len(names))) }})
 	if err != nil {
 		return nil, err
 	}

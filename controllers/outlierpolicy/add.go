@@ -1,3 +1,16 @@
+// Package outlierpolicy translates OutlierPolicies into Envoy clusters and endpoints and serves them. Every replica translates all
+// policies and serves the result by internal/xds; the leader patches Gateways of Envoy Gateway and writes statuses.
+//
+//	informers ──> staleNamespaces ──> policySnapshot ──> translate ──> actuate.Clusters ──> Envoys
+//	                                        │
+//	                                        └──> patcher (EnvoyPatchPolicies), keeper (statuses, Events)
+//
+// A cluster that Envoys were sent is recorded (Record) and served until live reads find its Service or route gone:
+//
+//	served ──(informers don't have its object)──> missing ──(deletionConfirmer: live NotFound)──> gone ──> removed
+//	   ^──────────(object is back)──────────────────┘
+//
+// Begin to read at Publisher.publish.
 package outlierpolicy
 
 import (
@@ -17,44 +30,44 @@ import (
 const (
 	// statusWorkers write statuses.
 	statusWorkers = 4
-	// judges ask the rules about policies, one after the other each.
-	judges = 4
+	// admissionWorkers evaluate the rules for policies concurrently.
+	admissionWorkers = 4
 )
 
 // Options are what the controller for OutlierPolicies needs.
 type Options struct {
 	policy.Options
-	// Routed knows what policies are about.
-	Routed *outliers.Informers
-	// Clusters tells Envoys; nil when nobody is served.
+	// Informers have Services, EndpointSlices, routes and policies.
+	Informers *outliers.Informers
+	// Clusters sends clusters to Envoys; nil when no xDS is served.
 	Clusters *actuate.Clusters
-	// Ejections asks whom Envoys have ejected; nil when none is to be asked.
-	Ejections *envoys.Asker
+	// Ejections polls Envoys for ejected hosts; nil when none is polled.
+	Ejections *envoys.Poller
 }
 
 // AddToManager adds the publisher and the controller of the status.
 func AddToManager(mgr manager.Manager, opts Options) error {
 	p := NewPublisher(mgr.GetCache(), opts, mgr.GetAPIReader(), clock.RealClock{})
-	if err := opts.Routed.OnChange(cache.ResourceEventHandlerFuncs{AddFunc: p.routed, UpdateFunc: func(_, o any) { p.routed(o) }, DeleteFunc: p.routed}); err != nil {
+	if err := opts.Informers.OnChange(cache.ResourceEventHandlerFuncs{AddFunc: p.onObject, UpdateFunc: func(_, o any) { p.onObject(o) }, DeleteFunc: p.onObject}); err != nil {
 		return err
 	}
 	if c := opts.Clusters; c != nil {
 		c.Current = opts.Current(mgr)
 		c.Acts = mgr.GetLogger().WithName(kube.HistoryLogger)
-		p.Record = &actuate.ClusterRecord{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Namespace: opts.Routed.OwnNamespace}
-		others := &actuate.Replicas{
-			Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Namespace: opts.Routed.OwnNamespace, ID: string(uuid.NewUUID()), Server: c.Server, Clock: p.Clock,
+		p.Record = &actuate.ClusterRecord{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Namespace: opts.Informers.OwnNamespace}
+		replicas := &actuate.Replicas{
+			Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Namespace: opts.Informers.OwnNamespace, ID: string(uuid.NewUUID()), Server: c.Server, Clock: p.Clock,
 		}
-		c.Others = others.Known
+		c.Others = replicas.Known
 		if err := mgr.Add(c.Server); err != nil {
 			return err
 		}
-		if err := mgr.Add(others); err != nil {
+		if err := mgr.Add(replicas); err != nil {
 			return err
 		}
 	}
 	if a := opts.Ejections; a != nil {
-		if err := a.AddToManager(mgr, func() { p.progressed(nil) }); err != nil {
+		if err := a.AddToManager(mgr, func() { p.onProgress(nil) }); err != nil {
 			return err
 		}
 	}
@@ -64,10 +77,10 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	patches := &actuate.EnvoyPatches{
 		Reader: mgr.GetCache(), Live: mgr.GetAPIReader(), Writer: mgr.GetClient(), Current: opts.Current(mgr), Leads: opts.Leads, Acts: mgr.GetLogger().WithName("history"),
 	}
-	if err := mgr.Add(&patcher{Publisher: p, Gateways: opts.Routed, Patches: patches}); err != nil {
+	if err := mgr.Add(&patcher{Publisher: p, Gateways: opts.Informers, Patches: patches}); err != nil {
 		return err
 	}
 	recorder := mgr.GetEventRecorder("autohealer")
 	policies := &policy.Keeper[*v1alpha1.OutlierPolicy]{Steps: (&keeper{Publisher: p, Patches: patches, Events: recorder}).steps(), Clock: p.Clock, Leads: opts.Leads}
-	return policies.AddToManager(mgr, "outlierpolicy", statusWorkers, p.lead)
+	return policies.AddToManager(mgr, "outlierpolicy", statusWorkers, p.attachQueue)
 }

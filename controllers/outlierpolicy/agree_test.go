@@ -41,9 +41,9 @@ var (
 	}
 )
 
-// drawOutliers gives policies, and how the manager takes them: their statuses don't tell of it yet.
-func drawOutliers(t *rapid.T) (policies []*v1alpha1.OutlierPolicy, stands map[types.NamespacedName]string) {
-	stands = map[types.NamespacedName]string{}
+// drawOutliers draws policies, and the states of some (refused, doubtful), which their statuses don't have yet.
+func drawOutliers(t *rapid.T) (policies []*v1alpha1.OutlierPolicy, states map[types.NamespacedName]string) {
+	states = map[types.NamespacedName]string{}
 	for i := range rapid.IntRange(0, 4).Draw(t, "policies") {
 		op := stored("shop", fmt.Sprint("p", i), rapid.IntRange(0, 2).Draw(t, "age"))
 		switch rapid.SampledFrom([]string{"", "", "", "default", "global"}).Draw(t, "for") {
@@ -55,15 +55,15 @@ func drawOutliers(t *rapid.T) (policies []*v1alpha1.OutlierPolicy, stands map[ty
 			op.Namespace, op.Name = systemNamespace, outlier.DefaultName
 		}
 		key := client.ObjectKeyFromObject(op)
-		if _, twice := stands[key]; twice {
+		if _, twice := states[key]; twice {
 			continue
 		}
 		op.UID = types.UID(key.String())
 		shape(t, op)
-		stands[key] = rapid.SampledFrom([]string{"", "", "", "refused", "doubtful"}).Draw(t, "stands")
+		states[key] = rapid.SampledFrom([]string{"", "", "", "refused", "doubtful"}).Draw(t, "stands")
 		policies = append(policies, op)
 	}
-	return policies, stands
+	return policies, states
 }
 
 func shape(t *rapid.T, op *v1alpha1.OutlierPolicy) {
@@ -71,9 +71,9 @@ func shape(t *rapid.T, op *v1alpha1.OutlierPolicy) {
 	op.Spec.Disabled = rapid.IntRange(0, 4).Draw(t, "disabled") == 0
 }
 
-// pictured is how these policies stand.
-func pictured(t *rapid.T, policies []*v1alpha1.OutlierPolicy, stands map[types.NamespacedName]string, paused policy.Pause) *picture {
-	pic := &picture{policies: map[types.NamespacedName]*standing{}, services: map[string][]*corev1.Service{"shop": shopServices}, seen: map[types.NamespacedName]bool{}, paused: paused}
+// snapshotInStates is the snapshot of these policies in these states.
+func snapshotInStates(t *rapid.T, policies []*v1alpha1.OutlierPolicy, states map[types.NamespacedName]string, paused policy.Pause) *policySnapshot {
+	snap := &policySnapshot{policies: map[types.NamespacedName]*policyState{}, services: map[string][]*corev1.Service{"shop": shopServices}, presentServices: map[types.NamespacedName]bool{}, paused: paused}
 	var read []*outlier.Policy
 	for _, op := range policies {
 		p, err := outlier.NewPolicy(op)
@@ -81,15 +81,15 @@ func pictured(t *rapid.T, policies []*v1alpha1.OutlierPolicy, stands map[types.N
 			t.Fatal(err)
 		}
 		key := client.ObjectKeyFromObject(op)
-		p.Refused, p.Doubtful = stands[key] == "refused", stands[key] == "doubtful"
-		pic.policies[key] = &standing{generation: op.Generation, reading: reading{policy: p}}
+		p.Refused, p.Doubtful = states[key] == "refused", states[key] == "doubtful"
+		snap.policies[key] = &policyState{generation: op.Generation, parsedPolicy: parsedPolicy{policy: p}}
 		read = append(read, p)
 	}
-	pic.index = outlier.NewIndex(read, shopRoutes, systemNamespace)
-	return pic
+	snap.index = outlier.NewIndex(read, shopRoutes, systemNamespace)
+	return snap
 }
 
-// byKey gives clusters as they are told.
+// byKey are the clusters by their keys.
 func byKey(clusters []actuate.Cluster) map[outlier.Key]actuate.Cluster {
 	all := map[outlier.Key]actuate.Cluster{}
 	for _, c := range clusters {
@@ -144,16 +144,16 @@ func readOf(t *rapid.T, g *guard.Guard, policies []*v1alpha1.OutlierPolicy) map[
 	if err != nil {
 		t.Fatal(err)
 	}
-	seats, unknown := f.HostAssignments("shop", func(outlier.Key, outlier.Host) bool { return true })
-	text := explain.Ejections(seats, unknown, s.ServerTime.Time)
+	assignments, unknown := f.HostAssignments("shop", func(outlier.Key, outlier.Host) bool { return true })
+	text := explain.Ejections(assignments, unknown, s.ServerTime.Time)
 	says := map[string][]string{}
-	for _, m := range seat.FindAllStringSubmatch(text, -1) {
+	for _, m := range assignmentLine.FindAllStringSubmatch(text, -1) {
 		says[m[2]] = m[1:]
 	}
 	return says
 }
 
-var seat = regexp.MustCompile(`(?m)^  OutlierPolicy (\S+), Envoy cluster (\S+): (.*)\n(    Not what Envoys have everywhere: .*)?`)
+var assignmentLine = regexp.MustCompile(`(?m)^  OutlierPolicy (\S+), Envoy cluster (\S+): (.*)\n(    Not what Envoys have everywhere: .*)?`)
 
 // does is what a policy has Envoys do, as people read it.
 func does(p *outlier.Policy) string {
@@ -171,16 +171,16 @@ func does(p *outlier.Policy) string {
 }
 
 // TestExplainAndEnvoysNeverDisagree: of every cluster, explain names the policy that holds for it and what Envoys do for it, and says so
-// where the manager tells Envoys something else.
+// where the manager serves Envoys something else.
 func TestExplainAndEnvoysNeverDisagree(t *testing.T) {
 	p, _ := newTestPublisher(t, nil)
 	rapid.Check(t, func(rt *rapid.T) {
-		policies, stands := drawOutliers(rt)
-		world := hosts("10.0.0.1", shopServices...)
+		policies, states := drawOutliers(rt)
+		listed := hosts("10.0.0.1", shopServices...)
 		before := policies[:rapid.IntRange(0, len(policies)).Draw(rt, "before")]
-		p.told = nil
-		first := pictured(rt, before, nil, policy.Pause{})
-		p.keep(first, byKey(translate(first, world, p.before(first))))
+		p.sent = nil
+		first := snapshotInStates(rt, before, nil, policy.Pause{})
+		p.keepSent(first, byKey(translate(first, listed, p.previous(first))))
 		for _, op := range before {
 			if rapid.Bool().Draw(rt, "edited") {
 				op.Generation++
@@ -188,30 +188,30 @@ func TestExplainAndEnvoysNeverDisagree(t *testing.T) {
 			}
 		}
 		paused := rapid.SampledFrom([]policy.Pause{{}, {}, {By: "rail"}, {By: "rail", Frozen: true}}).Draw(rt, "paused")
-		pic := pictured(rt, policies, stands, paused)
-		clusters := translate(pic, world, p.before(pic))
+		snap := snapshotInStates(rt, policies, states, paused)
+		clusters := translate(snap, listed, p.previous(snap))
 		for _, op := range policies {
-			if s := stands[client.ObjectKeyFromObject(op)]; s != "doubtful" {
-				op.Status = statusOf(op, pic, p.Clusters, nil)
+			if s := states[client.ObjectKeyFromObject(op)]; s != "doubtful" {
+				op.Status = statusOf(op, snap, p.Clusters, nil)
 				accepted := map[string]metav1.ConditionStatus{"": metav1.ConditionTrue, "refused": metav1.ConditionFalse}[s]
 				op.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: accepted, ObservedGeneration: op.Generation}}
 			}
 		}
 		says := readOf(rt, p.Guard, policies)
 		for _, c := range clusters {
-			held := pic.index.Assign(shopServices[slices.IndexFunc(shopServices, func(s *corev1.Service) bool { return s.Name == c.Key.Service.Name })], []outlier.Key{c.Key})
+			held := snap.index.Assign(shopServices[slices.IndexFunc(shopServices, func(s *corev1.Service) bool { return s.Name == c.Key.Service.Name })], []outlier.Key{c.Key})
 			wanted := held[slices.IndexFunc(held, func(a *outlier.Assignment) bool { return a.Key == c.Key })].Policy
-			told := says[c.Key.String()]
+			line := says[c.Key.String()]
 			switch {
-			case wanted == nil && told != nil:
-				rt.Errorf("%s has no policy, and one reads %q", c.Key, told)
+			case wanted == nil && line != nil:
+				rt.Errorf("%s has no policy, and one reads %q", c.Key, line)
 			case wanted == nil:
-			case told == nil:
+			case line == nil:
 				rt.Errorf("of %s one reads nothing; %s holds for it", c.Key, wanted.Key())
-			case told[3] == "" && (told[2] != does(c.Policy) || wanted.Doubtful):
-				rt.Errorf("of %s one reads %q; Envoys are told to do %s", c.Key, told, does(c.Policy))
-			case told[3] != "" && !wanted.Doubtful && paused.By == "":
-				rt.Errorf("of %s one reads %q, and nothing is withheld", c.Key, told)
+			case line[3] == "" && (line[2] != does(c.Policy) || wanted.Doubtful):
+				rt.Errorf("of %s one reads %q; Envoys are told to do %s", c.Key, line, does(c.Policy))
+			case line[3] != "" && !wanted.Doubtful && paused.By == "":
+				rt.Errorf("of %s one reads %q, and nothing is withheld", c.Key, line)
 			}
 		}
 	})

@@ -8,10 +8,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
@@ -19,53 +22,54 @@ import (
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
-// namedEjections bounds what a status names.
-const namedEjections = 20
+// maxListedEjections bounds the ejections that a status lists.
+const maxListedEjections = 20
 
-// ejected is what is known of a policy's ejected hosts.
-type ejected struct {
-	// unknown is a condition's reason and message while nobody can tell; waits while that is about to be found out.
+// ejectionState is what is known of a policy's ejected hosts.
+type ejectionState struct {
+	// unknown is the reason and message of condition EjectionsUnknown, empty when ejections are known; pending: Envoys were polled for the
+	// first time only just now, so neither is certain yet.
 	unknown policy.Stuck
-	waits   bool
-	// hosts by cluster and address.
-	hosts map[ejection.Host]v1alpha1.OutlierEjection
-	// there are all hosts that the policy's clusters have, ejected or not.
-	there map[ejection.Host]outlier.Host
+	pending bool
+	// ejections by host.
+	ejections map[ejection.Host]v1alpha1.OutlierEjection
+	// hosts are all of the policy's clusters, ejected or not.
+	hosts map[ejection.Host]outlier.Host
 }
 
-// envoysKnown is what is known of the Envoys that may have ejected hosts.
-type envoysKnown struct {
-	view *ejection.View // nil before they were asked
-	// connected are those that get a namespace's clusters, by identity; false while that isn't known.
+// envoyObservations are what is known of the Envoys that may have ejected hosts.
+type envoyObservations struct {
+	view *ejection.View // nil before the first poll
+	// connected counts the Envoys that get a namespace's clusters, by identity; known is false while other replicas' aren't known.
 	connected func(namespace string) (by map[string]int, known bool)
-	// soon says whether those that aren't asked may yet be: they came only just now.
-	soon func(namespace string, notAsked bool) bool
+	// recentlyConnected says whether Envoys that aren't polled connected so recently that they may not be ready yet.
+	recentlyConnected func(namespace string, notAsked bool) bool
 }
 
-// ejectedOf asks what Envoys say of a policy's clusters.
-func ejectedOf(clusters []cluster, envoys envoysKnown) ejected {
+// observeEjections returns what Envoys report of a policy's clusters.
+func observeEjections(clusters []cluster, envoys envoyObservations) ejectionState {
 	view := envoys.view
-	e := ejected{hosts: map[ejection.Host]v1alpha1.OutlierEjection{}, there: map[ejection.Host]outlier.Host{}}
+	e := ejectionState{ejections: map[ejection.Host]v1alpha1.OutlierEjection{}, hosts: map[ejection.Host]outlier.Host{}}
 	if view == nil {
-		e.waits = true
+		e.pending = true
 		return e
 	}
 	namespaces := map[string]bool{}
 	for _, c := range clusters {
 		namespaces[c.Key.Service.Namespace] = true
 		for _, h := range c.hosts {
-			at := ejection.Host{Cluster: c.Key, Address: net.JoinHostPort(h.Address, strconv.FormatUint(uint64(h.Port), 10))}
-			e.there[at] = h
-			if x, is := view.Of(at); is {
-				e.hosts[at] = v1alpha1.OutlierEjection{
-					Cluster: at.Cluster.String(), Address: at.Address, Pod: h.Pod, Envoys: int32(x.Envoys), Since: metav1.NewTime(x.Since),
+			host := ejection.Host{Cluster: c.Key, Address: net.JoinHostPort(h.Address, strconv.FormatUint(uint64(h.Port), 10))}
+			e.hosts[host] = h
+			if x, is := view.EjectionOf(host); is {
+				e.ejections[host] = v1alpha1.OutlierEjection{
+					Cluster: host.Cluster.String(), Address: host.Address, Pod: h.Pod, Envoys: int32(x.Envoys), Since: metav1.NewTime(x.Since),
 				}
 			}
 		}
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(namespaces)) {
-		unknown, soon := envoys.unknownIn(namespace)
-		e.waits = e.waits || soon || view.Waits(namespace)
+		unknown, recent := envoys.unknownReason(namespace)
+		e.pending = e.pending || recent || view.Pending(namespace)
 		if e.unknown.Reason == "" {
 			e.unknown = unknown
 		}
@@ -73,30 +77,30 @@ func ejectedOf(clusters []cluster, envoys envoysKnown) ejected {
 	return e
 }
 
-// unknownIn says why nobody can tell who is ejected of a namespace's Services; waits: that may be over in a moment.
-func (k *envoysKnown) unknownIn(namespace string) (why policy.Stuck, waits bool) {
+// unknownReason says why ejections of a namespace's Services aren't known; pending: they may be known in a moment.
+func (k *envoyObservations) unknownReason(namespace string) (stuck policy.Stuck, pending bool) {
 	connected, known := k.connected(namespace)
 	notAsked := k.view.NotAsked(namespace, connected)
-	soon := k.soon(namespace, notAsked > 0)
-	if why = silentIn(k.view, namespace); why.Reason != "" {
-		return why, false
+	recent := k.recentlyConnected(namespace, notAsked > 0)
+	if stuck = silentReason(k.view, namespace); stuck.Reason != "" {
+		return stuck, false
 	}
 	switch {
 	case !known:
 		return policy.Stuck{Reason: v1alpha1.ReasonEnvoysNotAsked, Message: "It isn't known yet which Envoys are connected to other replicas, and so it isn't known whom they have ejected."}, false
 	case notAsked > 0:
 		return policy.Stuck{Reason: v1alpha1.ReasonEnvoysNotAsked, Message: fmt.Sprintf("%d Envoys get clusters of namespace %s and aren't asked whom they have ejected, and so it isn't known: "+
-			"the Services in --ejections-from don't lead to them, or they aren't ready, as while they drain.", notAsked, namespace)}, soon
+			"the Services in --ejections-from don't lead to them, or they aren't ready, as while they drain.", notAsked, namespace)}, recent
 	}
-	return why, false
+	return stuck, false
 }
 
-// silentIn says why those that are asked don't tell who is ejected of a namespace's Services.
-func silentIn(view *ejection.View, namespace string) policy.Stuck {
+// silentReason says why the Envoys that are polled don't report the ejections of a namespace's Services.
+func silentReason(view *ejection.View, namespace string) policy.Stuck {
 	silent := view.Silent(namespace)
 	switch n := len(silent); {
 	case n > 0:
-		return policy.Stuck{Reason: v1alpha1.ReasonEnvoysNotAnswering, Message: cut(fmt.Sprintf("%d of %d Envoys don't say whom they have ejected, and so it isn't known: %s: %s.",
+		return policy.Stuck{Reason: v1alpha1.ReasonEnvoysNotAnswering, Message: truncate(fmt.Sprintf("%d of %d Envoys don't say whom they have ejected, and so it isn't known: %s: %s.",
 			n, n+view.Answering(namespace), silent[0].Name, silent[0].Problem))}
 	case len(view.Missing) > 0:
 		return policy.Stuck{Reason: v1alpha1.ReasonNoEnvoys, Message: "Not all Envoys are known, and so it isn't known whom they have ejected: " + strings.Join(view.Missing, "; ") + "."}
@@ -106,9 +110,9 @@ func silentIn(view *ejection.View, namespace string) policy.Stuck {
 	return policy.Stuck{}
 }
 
-// put tells it in a status. What was told before stands while it is being found out.
-func (e *ejected) put(op *v1alpha1.OutlierPolicy, after *v1alpha1.OutlierPolicyStatus, of *standing) {
-	if e.waits {
+// writeStatus writes the ejections to a status. While they are pending the status keeps what it has.
+func (e *ejectionState) writeStatus(op *v1alpha1.OutlierPolicy, after *v1alpha1.OutlierPolicyStatus, state *policyState) {
+	if e.pending {
 		for i := range after.Ancestors {
 			for _, before := range op.Status.Ancestors {
 				if equality.Semantic.DeepEqual(before.AncestorRef, after.Ancestors[i].AncestorRef) {
@@ -118,24 +122,24 @@ func (e *ejected) put(op *v1alpha1.OutlierPolicy, after *v1alpha1.OutlierPolicyS
 		}
 		return
 	}
-	e.unknown = cmp.Or(e.unknown, notAskedOf(after.Ancestors))
+	e.unknown = cmp.Or(e.unknown, gatewayNotAsked(after.Ancestors))
 	policy.SetWhileTrue(&after.Conditions, op.Generation, metav1.Condition{Type: v1alpha1.ConditionEjectionsUnknown, Reason: e.unknown.Reason, Message: e.unknown.Message})
 	after.Ejected, after.Ejections = nil, nil
 	if e.unknown.Reason != "" {
 		return
 	}
-	after.Ejected, after.Ejections = new(int32(len(e.hosts))), e.named()
+	after.Ejected, after.Ejections = new(int32(len(e.ejections))), e.longest()
 	for i := range max(1, len(op.Spec.TargetRefs)) { // what follows are Gateways
 		var ref *v1alpha1.OutlierTargetReference
 		if len(op.Spec.TargetRefs) > 0 {
 			ref = &op.Spec.TargetRefs[i]
 		}
-		after.Ancestors[i].Ejected = new(e.in(of.of(ref)))
+		after.Ancestors[i].Ejected = new(e.countIn(state.clustersFor(ref)))
 	}
 }
 
-// notAskedOf says why nobody can tell who is ejected where a policy holds for Gateways: nobody asks their proxies.
-func notAskedOf(ancestors []v1alpha1.OutlierAncestorStatus) policy.Stuck {
+// gatewayNotAsked says that ejections aren't known where a policy applies to Gateways: their proxies aren't polled.
+func gatewayNotAsked(ancestors []v1alpha1.OutlierAncestorStatus) policy.Stuck {
 	for _, a := range ancestors {
 		if a.AncestorRef.Kind == outlier.GatewayKind.Kind && a.Clusters > 0 {
 			return policy.Stuck{Reason: v1alpha1.ReasonEnvoysNotAsked, Message: fmt.Sprintf("The proxies of Gateway %s/%s aren't asked whom they have ejected, and so it isn't known.", a.AncestorRef.Namespace, a.AncestorRef.Name)}
@@ -144,9 +148,9 @@ func notAskedOf(ancestors []v1alpha1.OutlierAncestorStatus) policy.Stuck {
 	return policy.Stuck{}
 }
 
-// in counts those of some clusters.
-func (e *ejected) in(clusters []cluster) (n int32) {
-	for h := range e.hosts {
+// countIn counts the ejections of some clusters.
+func (e *ejectionState) countIn(clusters []cluster) (n int32) {
+	for h := range e.ejections {
 		if slices.ContainsFunc(clusters, func(c cluster) bool { return c.Key == h.Cluster }) {
 			n++
 		}
@@ -154,16 +158,106 @@ func (e *ejected) in(clusters []cluster) (n int32) {
 	return n
 }
 
-// named are those that are ejected longest.
-func (e *ejected) named() []v1alpha1.OutlierEjection {
-	all := slices.SortedFunc(maps.Values(e.hosts), func(a, b v1alpha1.OutlierEjection) int {
+// longest are the ejections that a status lists: the oldest.
+func (e *ejectionState) longest() []v1alpha1.OutlierEjection {
+	all := slices.SortedFunc(maps.Values(e.ejections), func(a, b v1alpha1.OutlierEjection) int {
 		return cmp.Or(a.Since.Compare(b.Since.Time), cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Address, b.Address))
 	})
-	return all[:min(namedEjections, len(all))]
+	return all[:min(maxListedEjections, len(all))]
 }
 
-// noEjections takes out of a status what nobody is asked about any more.
-func noEjections(after *v1alpha1.OutlierPolicyStatus) {
+// clearEjections removes ejections from a status when Envoys are no longer polled.
+func clearEjections(after *v1alpha1.OutlierPolicyStatus) {
 	meta.RemoveStatusCondition(&after.Conditions, v1alpha1.ConditionEjectionsUnknown)
 	after.Ejected, after.Ejections = nil, nil
+}
+
+// reportedEjections are the ejections that were reported for each policy. A manager that starts takes those in the status, so that
+// nothing is reported twice.
+type reportedEjections struct {
+	mu  sync.Mutex
+	all map[types.NamespacedName]map[ejection.Host]reportedEjection // needs mu
+}
+
+// reportedEjection is since when this process has observed an ejection, and the since that was reported.
+type reportedEjection struct{ observedAt, since time.Time }
+
+// get returns what was reported for a policy.
+func (r *reportedEjections) get(key types.NamespacedName, status *v1alpha1.OutlierPolicyStatus) map[ejection.Host]reportedEjection {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if before, ok := r.all[key]; ok {
+		return before
+	}
+	before := map[ejection.Host]reportedEjection{}
+	for _, x := range status.Ejections {
+		if cluster, ok := outlier.ParseKey(x.Cluster); ok {
+			before[ejection.Host{Cluster: cluster, Address: x.Address}] = reportedEjection{since: x.Since.Time}
+		}
+	}
+	return before
+}
+
+// keepSince keeps the since that was reported before for ejections that continue, and returns what is to be reported now.
+func keepSince(e *ejectionState, before map[ejection.Host]reportedEjection) map[ejection.Host]reportedEjection {
+	now := make(map[ejection.Host]reportedEjection, len(e.ejections))
+	for h, x := range e.ejections {
+		t := reportedEjection{observedAt: x.Since.Time, since: x.Since.Truncate(time.Second)}
+		if was, ok := before[h]; ok && (was.observedAt.IsZero() || was.observedAt.Equal(t.observedAt)) && was.since.Before(t.since) {
+			t.since = was.since
+		}
+		now[h] = t
+		x.Since = metav1.NewTime(t.since)
+		e.ejections[h] = x
+	}
+	return now
+}
+
+func (r *reportedEjections) set(key types.NamespacedName, now map[ejection.Host]reportedEjection) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.all == nil {
+		r.all = map[types.NamespacedName]map[ejection.Host]reportedEjection{}
+	}
+	r.all[key] = now
+}
+
+func (r *reportedEjections) forget(key types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.all, key)
+}
+
+// notAsked is since when some Envoy that gets clusters of a namespace isn't polled for ejections. A short interruption, as while an Envoy
+// reconnects, doesn't begin a new period.
+type notAsked struct {
+	mu  sync.Mutex
+	all map[string]period // needs mu
+}
+
+// period is a time span; its end is zero as long as it continues.
+type period struct{ start, end time.Time }
+
+// since updates a namespace's period, and returns for how long it has lasted; 0 when there is none.
+func (n *notAsked) since(namespace string, unasked bool, now time.Time) time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	p, known := n.all[namespace]
+	over := !p.end.IsZero() && now.Sub(p.end) >= ejection.StaleAfter
+	if !unasked {
+		if over {
+			delete(n.all, namespace)
+		} else if known && p.end.IsZero() {
+			n.all[namespace] = period{p.start, now}
+		}
+		return 0
+	}
+	if !known || over {
+		p.start = now
+	}
+	if n.all == nil {
+		n.all = map[string]period{}
+	}
+	n.all[namespace] = period{start: p.start}
+	return now.Sub(p.start)
 }

@@ -23,14 +23,14 @@ import (
 
 var night = time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
 
-// at is a host of shop/web/80; painted has two of each cluster.
-func at(address string) ejection.Host {
+// hostAt is a host of shop/web/80; snapshotWith has two of each cluster.
+func hostAt(address string) ejection.Host {
 	return ejection.Host{Cluster: outlier.Key{Service: types.NamespacedName{Namespace: "shop", Name: "web"}, Port: 80}, Address: address}
 }
 
-// says is what one Envoy says that has ejected some hosts since a moment; nil is one that is silent.
-func says(since time.Time, hosts ...ejection.Host) *ejection.View {
-	e := (&ejection.Envoy{Name: "edge/envoy-0", Asked: night.Add(-time.Hour)}).After(ejection.Scope{All: true}, hosts, since)
+// viewOf is the view of one Envoy that has ejected some hosts since a time.
+func viewOf(since time.Time, hosts ...ejection.Host) *ejection.View {
+	e := (&ejection.Envoy{Name: "edge/envoy-0", FirstAsked: night.Add(-time.Hour)}).WithAnswer(ejection.Scope{All: true}, hosts, since)
 	return ejection.NewView([]ejection.Envoy{e}, nil, since)
 }
 
@@ -46,46 +46,46 @@ func (r *recorded) Eventf(regarding, _ runtime.Object, kind, reason, _, note str
 }
 
 // step is one reconciliation of a policy for Service web, by what Envoys say.
-func step(t *testing.T, memory *remembered, op *v1alpha1.OutlierPolicy, view *ejection.View) (*v1alpha1.OutlierPolicy, []string) {
+func step(t *testing.T, reported *reportedEjections, op *v1alpha1.OutlierPolicy, view *ejection.View) (*v1alpha1.OutlierPolicy, []string) {
 	t.Helper()
-	return stepOf(t, memory, op, asking(view, nil, true))
+	return stepOf(t, reported, op, envoysWith(view, nil, true))
 }
 
-// asking is what is known of Envoys, of which some are connected.
-func asking(view *ejection.View, connected map[string]int, known bool) envoysKnown {
-	return envoysKnown{view, func(string) (map[string]int, bool) { return connected, known }, func(string, bool) bool { return false }}
+// envoysWith are observations of Envoys, of which some are connected.
+func envoysWith(view *ejection.View, connected map[string]int, known bool) envoyObservations {
+	return envoyObservations{view, func(string) (map[string]int, bool) { return connected, known }, func(string, bool) bool { return false }}
 }
 
-func stepOf(t *testing.T, memory *remembered, op *v1alpha1.OutlierPolicy, envoys envoysKnown) (*v1alpha1.OutlierPolicy, []string) {
+func stepOf(t *testing.T, reported *reportedEjections, op *v1alpha1.OutlierPolicy, envoys envoyObservations) (*v1alpha1.OutlierPolicy, []string) {
 	t.Helper()
 	web := service("web", 80)
-	pic := painted(t, []*v1alpha1.OutlierPolicy{op}, []*corev1.Service{web}, "")
+	snap := snapshotWith(t, []*v1alpha1.OutlierPolicy{op}, []*corev1.Service{web}, "")
 	key := client.ObjectKeyFromObject(op)
-	after := withStatus(op, statusOf(op, pic, nil, nil))
-	now := ejectedOf(pic.policies[key].clusters, envoys)
-	before := memory.of(key, &op.Status)
-	carried := carry(&now, before)
-	now.put(op, &after.Status, pic.policies[key])
+	after := withStatus(op, statusOf(op, snap, nil, nil))
+	now := observeEjections(snap.policies[key].clusters, envoys)
+	before := reported.get(key, &op.Status)
+	next := keepSince(&now, before)
+	now.writeStatus(op, &after.Status, snap.policies[key])
 	var events recorded
 	switch {
-	case now.waits:
+	case now.pending:
 	case now.unknown.Reason != "":
-		memory.keep(key, nil)
+		reported.set(key, nil)
 	default:
-		newsOf(&now, before).tell(&events, op, pic.service)
-		memory.keep(key, carried)
+		diffHosts(&now, before).emit(&events, op, snap.service)
+		reported.set(key, next)
 	}
 	return after, events
 }
 
-func TestEjectionsAreToldOnceAndKeepTheirBeginning(t *testing.T) {
-	one, other := at("10.0.0.1:8080"), at("10.0.0.2:8080")
-	op, memory := stored("shop", "web", 1, target("web", "")), &remembered{}
-	op, events := step(t, memory, op, says(night))
+func TestEjectionsAreReportedOnceAndKeepTheirSince(t *testing.T) {
+	one, other := hostAt("10.0.0.1:8080"), hostAt("10.0.0.2:8080")
+	op, reported := stored("shop", "web", 1, target("web", "")), &reportedEjections{}
+	op, events := step(t, reported, op, viewOf(night))
 	if op.Status.Ejected == nil || *op.Status.Ejected != 0 || len(events) > 0 {
 		t.Fatalf("at first: %v, %q", op.Status.Ejected, events)
 	}
-	op, events = step(t, memory, op, says(night.Add(500*time.Millisecond), one))
+	op, events = step(t, reported, op, viewOf(night.Add(500*time.Millisecond), one))
 	want := []v1alpha1.OutlierEjection{{Cluster: "shop/web/80", Address: "10.0.0.1:8080", Pod: "web-1", Envoys: 1, Since: metav1.NewTime(night)}}
 	if diff := cmp.Diff(want, op.Status.Ejections); diff != "" || *op.Status.Ancestors[0].Ejected != 1 {
 		t.Error(diff)
@@ -99,25 +99,25 @@ func TestEjectionsAreToldOnceAndKeepTheirBeginning(t *testing.T) {
 	}
 
 	// Another manager takes over a minute later, and sees it for the first time.
-	memory = &remembered{}
-	waiting, events := step(t, memory, op, nil)
+	reported = &reportedEjections{}
+	waiting, events := step(t, reported, op, nil)
 	if diff := cmp.Diff(op.Status, waiting.Status); diff != "" || len(events) > 0 {
-		t.Error("a manager that hasn't asked yet takes back what was told:", diff, events)
+		t.Error("a manager that hasn't polled yet changes the status:", diff, events)
 	}
-	view := says(night.Add(time.Minute), one)
+	view := viewOf(night.Add(time.Minute), one)
 	for range 2 {
-		if op, events = step(t, memory, op, view); len(events) > 0 || !op.Status.Ejections[0].Since.Time.Equal(night) {
+		if op, events = step(t, reported, op, view); len(events) > 0 || !op.Status.Ejections[0].Since.Time.Equal(night) {
 			t.Errorf("since %s, %q", op.Status.Ejections[0].Since, events)
 		}
 	}
 
-	op, events = step(t, memory, op, says(night.Add(2*time.Minute), other))
+	op, events = step(t, reported, op, viewOf(night.Add(2*time.Minute), other))
 	if len(events) != 6 || !slices.Contains(events, "*v1alpha1.OutlierPolicy Normal HostsReturned: Envoys took back 1 host: pod web-1 (10.0.0.1:8080) of shop/web/80.") {
 		t.Errorf("%q", events)
 	}
-	op, _ = step(t, memory, op, says(night.Add(3*time.Minute), one))
+	op, _ = step(t, reported, op, viewOf(night.Add(3*time.Minute), one))
 	if since := op.Status.Ejections[0].Since.Time; !since.Equal(night.Add(3 * time.Minute)) {
-		t.Errorf("one that was back is told to be ejected since %s", since)
+		t.Errorf("a host that returned and was ejected again has since %s", since)
 	}
 }
 
@@ -143,28 +143,28 @@ func TestAnEjectionIsOfThePodThatHasTheHost(t *testing.T) {
 		{Cluster: mail, Address: "10.0.0.2:8080"}:  "mail-1",
 		{Cluster: mail, Address: "10.0.0.1:8080"}:  "", // not a host of that cluster any more
 	} {
-		got := ejectedOf(clusters, asking(says(night, at), nil, true))
+		got := observeEjections(clusters, envoysWith(viewOf(night, at), nil, true))
 		want := map[ejection.Host]v1alpha1.OutlierEjection{}
 		if pod != "" {
 			want[at] = v1alpha1.OutlierEjection{Cluster: at.Cluster.String(), Address: at.Address, Pod: pod, Envoys: 1, Since: metav1.NewTime(night)}
 		}
-		if diff := cmp.Diff(want, got.hosts); diff != "" {
+		if diff := cmp.Diff(want, got.ejections); diff != "" {
 			t.Errorf("%v: %s", at, diff)
 		}
 	}
 }
 
 func TestWhatIsNotKnownIsNotInTheStatus(t *testing.T) {
-	op, memory := stored("shop", "web", 1, target("web", "")), &remembered{}
-	op, _ = step(t, memory, op, says(night, at("10.0.0.1:8080")))
-	silent := ejection.Envoy{Name: "edge/envoy-0", Asked: night.Add(-time.Minute), Problem: "connection refused"}
+	op, reported := stored("shop", "web", 1, target("web", "")), &reportedEjections{}
+	op, _ = step(t, reported, op, viewOf(night, hostAt("10.0.0.1:8080")))
+	silent := ejection.Envoy{Name: "edge/envoy-0", FirstAsked: night.Add(-time.Minute), Problem: "connection refused"}
 	for view, want := range map[*ejection.View]string{
 		ejection.NewView([]ejection.Envoy{silent}, nil, night): "EnvoysNotAnswering: 1 of 1 Envoys don't say whom they have ejected, and so it isn't known: edge/envoy-0: connection refused.",
 		ejection.NewView(nil, []string{"Service edge/envoys has no ready endpoints"}, night): "NoEnvoys: Not all Envoys are known, and so it isn't known whom they have ejected: " +
 			"Service edge/envoys has no ready endpoints.",
-		ejection.NewView([]ejection.Envoy{(&ejection.Envoy{}).After(ejection.Scope{}, nil, night)}, nil, night): "NoEnvoys: No Envoy that is asked may see namespace shop.",
+		ejection.NewView([]ejection.Envoy{(&ejection.Envoy{}).WithAnswer(ejection.Scope{}, nil, night)}, nil, night): "NoEnvoys: No Envoy that is asked may see namespace shop.",
 	} {
-		got, events := step(t, &remembered{}, op, view)
+		got, events := step(t, &reportedEjections{}, op, view)
 		if got.Status.Ejected != nil || got.Status.Ejections != nil || got.Status.Ancestors[0].Ejected != nil || len(events) > 0 {
 			t.Errorf("%s: %+v, %q", want, got.Status, events)
 		}
@@ -173,34 +173,34 @@ func TestWhatIsNotKnownIsNotInTheStatus(t *testing.T) {
 		if i < 0 || c.Reason+": "+c.Message != want {
 			t.Errorf("%+v instead of %s", c, want)
 		}
-		var told recorded
-		if policy.EmitTransitions(&told, got, op.Status.Conditions, got.Status.Conditions); slices.ContainsFunc(told, func(e string) bool { return strings.Contains(e, c.Reason) }) {
-			t.Errorf("Events tell of it, for each policy: %q", told)
+		var transitions recorded
+		if policy.EmitTransitions(&transitions, got, op.Status.Conditions, got.Status.Conditions); slices.ContainsFunc(transitions, func(e string) bool { return strings.Contains(e, c.Reason) }) {
+			t.Errorf("Events tell of it, for each policy: %q", transitions)
 		}
 	}
 }
 
 func TestEventsNameFiveHosts(t *testing.T) {
-	now := ejected{hosts: map[ejection.Host]v1alpha1.OutlierEjection{}}
+	now := ejectionState{ejections: map[ejection.Host]v1alpha1.OutlierEjection{}}
 	for i := range 30 {
-		h := at(fmt.Sprintf("10.0.0.%d:80", i+10))
-		now.hosts[h] = v1alpha1.OutlierEjection{Cluster: h.Cluster.String(), Address: h.Address, Envoys: 2, Since: metav1.NewTime(night.Add(time.Duration(-i) * time.Second))}
+		h := hostAt(fmt.Sprintf("10.0.0.%d:80", i+10))
+		now.ejections[h] = v1alpha1.OutlierEjection{Cluster: h.Cluster.String(), Address: h.Address, Envoys: 2, Since: metav1.NewTime(night.Add(time.Duration(-i) * time.Second))}
 	}
 	var events recorded
-	newsOf(&now, nil).tell(&events, stored("shop", "web", 1), func(types.NamespacedName) *corev1.Service { return nil })
+	diffHosts(&now, nil).emit(&events, stored("shop", "web", 1), func(types.NamespacedName) *corev1.Service { return nil })
 	if want := "*v1alpha1.OutlierPolicy Warning HostsEjected: Envoys ejected 30 hosts: 10.0.0.10:80 of shop/web/80, by 2 Envoys; 10.0.0.11:80 of shop/web/80, by 2 Envoys; " +
 		"10.0.0.12:80 of shop/web/80, by 2 Envoys; 10.0.0.13:80 of shop/web/80, by 2 Envoys; 10.0.0.14:80 of shop/web/80, by 2 Envoys; and 25 more."; len(events) != 1 || events[0] != want {
 		t.Errorf("%q", events)
 	}
-	if named := now.named(); len(named) != 20 || named[0].Address != "10.0.0.39:80" || named[19].Address != "10.0.0.20:80" {
+	if named := now.longest(); len(named) != 20 || named[0].Address != "10.0.0.39:80" || named[19].Address != "10.0.0.20:80" {
 		t.Errorf("named: %v", named)
 	}
 }
 
 func TestAnEnvoyThatIsNotAskedLeavesNothingKnown(t *testing.T) {
-	op, memory := stored("shop", "web", 1, target("web", "")), &remembered{}
-	op, _ = step(t, memory, op, says(night, at("10.0.0.1:8080")))
-	told := func(op *v1alpha1.OutlierPolicy) string {
+	op, reported := stored("shop", "web", 1, target("web", "")), &reportedEjections{}
+	op, _ = step(t, reported, op, viewOf(night, hostAt("10.0.0.1:8080")))
+	unknown := func(op *v1alpha1.OutlierPolicy) string {
 		for _, c := range op.Status.Conditions {
 			if c.Type == "EjectionsUnknown" {
 				return c.Reason + ": " + c.Message
@@ -208,22 +208,22 @@ func TestAnEnvoyThatIsNotAskedLeavesNothingKnown(t *testing.T) {
 		}
 		return ""
 	}
-	for want, envoys := range map[string]envoysKnown{
-		"": asking(says(night, at("10.0.0.1:8080")), map[string]int{"": 1}, true), // which is asked
-		"EnvoysNotAsked: 2 Envoys get clusters of namespace shop and aren't asked whom they have ejected, and so it isn't known: the Services in --ejections-from don't lead to them, or they aren't ready, as while they drain.": asking(says(night), map[string]int{"": 1, "other": 2}, true),
-		"EnvoysNotAsked: It isn't known yet which Envoys are connected to other replicas, and so it isn't known whom they have ejected.":                                                                                          asking(says(night), nil, false),
+	for want, envoys := range map[string]envoyObservations{
+		"": envoysWith(viewOf(night, hostAt("10.0.0.1:8080")), map[string]int{"": 1}, true), // which is asked
+		"EnvoysNotAsked: 2 Envoys get clusters of namespace shop and aren't asked whom they have ejected, and so it isn't known: the Services in --ejections-from don't lead to them, or they aren't ready, as while they drain.": envoysWith(viewOf(night), map[string]int{"": 1, "other": 2}, true),
+		"EnvoysNotAsked: It isn't known yet which Envoys are connected to other replicas, and so it isn't known whom they have ejected.":                                                                                          envoysWith(viewOf(night), nil, false),
 	} {
-		after, _ := stepOf(t, &remembered{}, op, envoys)
-		if told(after) != want {
-			t.Errorf("%s instead of %s", told(after), want)
+		after, _ := stepOf(t, &reportedEjections{}, op, envoys)
+		if unknown(after) != want {
+			t.Errorf("%s instead of %s", unknown(after), want)
 		}
 		if known := want == ""; (after.Status.Ejected != nil) != known || (after.Status.Ejections != nil) != known || (after.Status.Ancestors[0].Ejected != nil) != known {
 			t.Errorf("%s: %+v", want, after.Status)
 		}
 	}
-	soon := asking(says(night), map[string]int{"": 2}, true)
-	soon.soon = func(_ string, are bool) bool { return are }
-	if after, _ := stepOf(t, memory, op, soon); *after.Status.Ejected != 1 || told(after) != "" {
+	soon := envoysWith(viewOf(night), map[string]int{"": 2}, true)
+	soon.recentlyConnected = func(_ string, are bool) bool { return are }
+	if after, _ := stepOf(t, reported, op, soon); *after.Status.Ejected != 1 || unknown(after) != "" {
 		t.Errorf("one that came just now may yet be asked: %+v", after.Status)
 	}
 	var n notAsked
@@ -241,23 +241,23 @@ func TestAnEnvoyThatIsNotAskedLeavesNothingKnown(t *testing.T) {
 // Envoy Gateway's proxies aren't asked: who is ejected there isn't known, however many others say.
 func TestWhomAPatchedGatewayHasEjectedIsNotKnown(t *testing.T) {
 	op := stored("shop", "web", 1, target("web", ""))
-	pic := painted(t, []*v1alpha1.OutlierPolicy{op}, []*corev1.Service{service("web", 80)}, "")
+	snap := snapshotWith(t, []*v1alpha1.OutlierPolicy{op}, []*corev1.Service{service("web", 80)}, "")
 	key := client.ObjectKeyFromObject(op)
 	for name, test := range map[string]struct {
 		clusters int32
 		ejected  *int32
 	}{"it holds for a Gateway": {2, nil}, "it holds for none of the Gateway's clusters": {0, new(int32(1))}} {
 		t.Run(name, func(t *testing.T) {
-			after := statusOf(op, pic, nil, []v1alpha1.OutlierAncestorStatus{{
+			after := statusOf(op, snap, nil, []v1alpha1.OutlierAncestorStatus{{
 				AncestorRef: v1alpha1.OutlierAncestorReference{Group: "gateway.networking.k8s.io", Kind: "Gateway", Namespace: "edge", Name: "web"}, Clusters: test.clusters,
 			}})
-			e := ejectedOf(pic.policies[key].clusters, asking(says(night, at("10.0.0.1:8080")), nil, true))
-			e.put(op, &after, pic.policies[key])
+			e := observeEjections(snap.policies[key].clusters, envoysWith(viewOf(night, hostAt("10.0.0.1:8080")), nil, true))
+			e.writeStatus(op, &after, snap.policies[key])
 			if diff := cmp.Diff(test.ejected, after.Ejected); diff != "" || after.Ancestors[1].Ejected != nil {
 				t.Error(diff, after.Ancestors[1].Ejected)
 			}
 			c := meta.FindStatusCondition(after.Conditions, "EjectionsUnknown")
-			if told := c != nil && c.Reason == "EnvoysNotAsked"; told != (test.ejected == nil) {
+			if reported := c != nil && c.Reason == "EnvoysNotAsked"; reported != (test.ejected == nil) {
 				t.Error(c)
 			}
 		})

@@ -17,55 +17,55 @@ import (
 )
 
 const (
-	// namedHosts in one Event.
-	namedHosts = 5
-	// toldObjects are how many Services and how many pods get an Event of their own at a time; the policy's counts all.
-	toldObjects = 20
+	// maxHostsPerEvent bounds the hosts that one Event names.
+	maxHostsPerEvent = 5
+	// maxObjectEvents bounds how many Services and how many pods get an Event at a time; the policy's Event counts all hosts.
+	maxObjectEvents = 20
 )
 
-// news are hosts of which something else is told than before.
-type news struct {
+// hostChanges are hosts that were ejected or returned since the last report.
+type hostChanges struct {
 	ejected, returned []ejection.Host
-	now               *ejected
+	now               *ejectionState
 }
 
-// newsOf compares. A host that is gone neither came back nor is it ejected.
-func newsOf(now *ejected, before map[ejection.Host]told) news {
-	n := news{now: now}
-	for h := range now.hosts {
+// diffHosts compares ejections with those reported before. A host that the clusters no longer have is in neither list.
+func diffHosts(now *ejectionState, before map[ejection.Host]reportedEjection) hostChanges {
+	c := hostChanges{now: now}
+	for h := range now.ejections {
 		if _, known := before[h]; !known {
-			n.ejected = append(n.ejected, h)
+			c.ejected = append(c.ejected, h)
 		}
 	}
 	for h := range before {
-		_, still := now.hosts[h]
-		if _, there := now.there[h]; there && !still {
-			n.returned = append(n.returned, h)
+		_, still := now.ejections[h]
+		if _, present := now.hosts[h]; present && !still {
+			c.returned = append(c.returned, h)
 		}
 	}
-	for _, all := range [][]ejection.Host{n.ejected, n.returned} {
+	for _, all := range [][]ejection.Host{c.ejected, c.returned} {
 		slices.SortFunc(all, func(a, b ejection.Host) int {
 			return cmp.Or(cmp.Compare(a.Cluster.String(), b.Cluster.String()), cmp.Compare(a.Address, b.Address))
 		})
 	}
-	return n
+	return c
 }
 
-// tell by Events on the policy, on the Services and on the pods: one of a kind for each at a time, however many hosts there are.
-func (n news) tell(recorder events.EventRecorder, op *v1alpha1.OutlierPolicy, services func(types.NamespacedName) *corev1.Service) {
+// emit writes Events on the policy, the Services and the pods: one for each object and kind of change, however many hosts there are.
+func (c hostChanges) emit(recorder events.EventRecorder, op *v1alpha1.OutlierPolicy, services func(types.NamespacedName) *corev1.Service) {
 	for _, kind := range []struct {
-		weight, reason, action string
-		note                   func([]ejection.Host) string
-		hosts                  []ejection.Host
+		eventType, reason, action string
+		note                      func([]ejection.Host) string
+		hosts                     []ejection.Host
 	}{
-		{corev1.EventTypeWarning, v1alpha1.ReasonHostsEjected, "Eject", n.ejectedNote, n.ejected},
-		{corev1.EventTypeNormal, v1alpha1.ReasonHostsReturned, "Return", n.returnedNote, n.returned},
+		{corev1.EventTypeWarning, v1alpha1.ReasonHostsEjected, "Eject", c.ejectedNote, c.ejected},
+		{corev1.EventTypeNormal, v1alpha1.ReasonHostsReturned, "Return", c.returnedNote, c.returned},
 	} {
 		if len(kind.hosts) == 0 {
 			continue
 		}
-		recorder.Eventf(op, nil, kind.weight, kind.reason, kind.action, "%s", kind.note(kind.hosts))
-		for _, of := range []func(ejection.Host) corev1.ObjectReference{n.serviceOf(services), n.podOf} {
+		recorder.Eventf(op, nil, kind.eventType, kind.reason, kind.action, "%s", kind.note(kind.hosts))
+		for _, of := range []func(ejection.Host) corev1.ObjectReference{c.serviceOf(services), c.podOf} {
 			byObject := map[corev1.ObjectReference][]ejection.Host{}
 			for _, h := range kind.hosts {
 				byObject[of(h)] = append(byObject[of(h)], h)
@@ -74,15 +74,15 @@ func (n news) tell(recorder events.EventRecorder, op *v1alpha1.OutlierPolicy, se
 			objects := slices.SortedFunc(maps.Keys(byObject), func(a, b corev1.ObjectReference) int {
 				return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 			})
-			for _, object := range objects[:min(toldObjects, len(objects))] {
-				recorder.Eventf(&object, op, kind.weight, kind.reason, kind.action, "%s", kind.note(byObject[object]))
+			for _, object := range objects[:min(maxObjectEvents, len(objects))] {
+				recorder.Eventf(&object, op, kind.eventType, kind.reason, kind.action, "%s", kind.note(byObject[object]))
 			}
 		}
 	}
 }
 
-// serviceOf gives a host's Service; nothing while there is none.
-func (n news) serviceOf(services func(types.NamespacedName) *corev1.Service) func(ejection.Host) corev1.ObjectReference {
+// serviceOf returns a host's Service; an empty reference while there is none.
+func (c hostChanges) serviceOf(services func(types.NamespacedName) *corev1.Service) func(ejection.Host) corev1.ObjectReference {
 	return func(h ejection.Host) (ref corev1.ObjectReference) {
 		if svc := services(h.Cluster.Service); svc != nil {
 			ref = corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: svc.Namespace, Name: svc.Name, UID: svc.UID, ResourceVersion: svc.ResourceVersion}
@@ -91,28 +91,28 @@ func (n news) serviceOf(services func(types.NamespacedName) *corev1.Service) fun
 	}
 }
 
-// podOf gives a host's pod; nothing for one that is none.
-func (n news) podOf(h ejection.Host) (ref corev1.ObjectReference) {
-	if host := n.now.there[h]; host.Pod != "" {
+// podOf returns a host's pod; an empty reference for a host that isn't a pod.
+func (c hostChanges) podOf(h ejection.Host) (ref corev1.ObjectReference) {
+	if host := c.now.hosts[h]; host.Pod != "" {
 		ref = corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: h.Cluster.Service.Namespace, Name: host.Pod, UID: host.PodUID}
 	}
 	return ref
 }
 
-func (n news) ejectedNote(hosts []ejection.Host) string {
-	return fmt.Sprintf("Envoys ejected %s: %s.", sample.Count(len(hosts), "host"), listed(hosts, func(h ejection.Host) string {
-		x := n.now.hosts[h]
+func (c hostChanges) ejectedNote(hosts []ejection.Host) string {
+	return fmt.Sprintf("Envoys ejected %s: %s.", sample.Count(len(hosts), "host"), joinHosts(hosts, func(h ejection.Host) string {
+		x := c.now.ejections[h]
 		return fmt.Sprintf("%s of %s, by %s", hostText(x.Pod, h.Address), h.Cluster, sample.Count(int(x.Envoys), "Envoy"))
 	}))
 }
 
-func (n news) returnedNote(hosts []ejection.Host) string {
-	return fmt.Sprintf("Envoys took back %s: %s.", sample.Count(len(hosts), "host"), listed(hosts, func(h ejection.Host) string {
-		return fmt.Sprintf("%s of %s", hostText(n.now.there[h].Pod, h.Address), h.Cluster)
+func (c hostChanges) returnedNote(hosts []ejection.Host) string {
+	return fmt.Sprintf("Envoys took back %s: %s.", sample.Count(len(hosts), "host"), joinHosts(hosts, func(h ejection.Host) string {
+		return fmt.Sprintf("%s of %s", hostText(c.now.hosts[h].Pod, h.Address), h.Cluster)
 	}))
 }
 
-// hostText names a host by its pod, as people know it.
+// hostText is a host's pod and address, or its address alone.
 func hostText(pod, address string) string {
 	if pod == "" {
 		return address
@@ -120,12 +120,12 @@ func hostText(pod, address string) string {
 	return fmt.Sprintf("pod %s (%s)", pod, address)
 }
 
-func listed(hosts []ejection.Host, text func(ejection.Host) string) string {
+func joinHosts(hosts []ejection.Host, text func(ejection.Host) string) string {
 	var all []string
-	for _, h := range hosts[:min(namedHosts, len(hosts))] {
+	for _, h := range hosts[:min(maxHostsPerEvent, len(hosts))] {
 		all = append(all, text(h))
 	}
-	if more := len(hosts) - namedHosts; more > 0 {
+	if more := len(hosts) - maxHostsPerEvent; more > 0 {
 		all = append(all, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(all, "; ")

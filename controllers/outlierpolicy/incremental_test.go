@@ -42,9 +42,9 @@ func (u unsure) CheckAll(_ context.Context, _ schema.GroupVersionKind, all []kub
 	return wrong
 }
 
-// pair are two publishers of the same world: one translates what changed, the other one everything each time.
+// pair are two publishers of the same objects: one translates what changed, the other one everything each time.
 type pair struct {
-	world   *objects
+	store   *objectStore
 	guard   *guard.Guard
 	both    [2]*Publisher
 	clocks  [2]*testclock.FakeClock
@@ -53,24 +53,24 @@ type pair struct {
 	made    int
 }
 
-// newPair is of a world that isn't empty.
+// newPair is of a store that isn't empty.
 func newPair(ctx context.Context, t *testing.T, rt *rapid.T, rules *guard.Guard) *pair {
-	x := &pair{world: &objects{}, guard: rules}
+	x := &pair{store: &objectStore{}, guard: rules}
 	rules.SetGuardrails(nil)
 	for i := range x.both {
-		x.both[i], x.clocks[i] = publisherBy(t, rules, x.world)
-		x.both[i].Routed, x.both[i].Clusters.Current = x.world.followed(ctx, t), unsure{&x.unsure}
+		x.both[i], x.clocks[i] = publisherWith(t, rules, x.store)
+		x.both[i].Informers, x.both[i].Clusters.Current = x.store.followed(ctx, t), unsure{&x.unsure}
 	}
 	for _, namespace := range []string{"shop", "bank", systemNamespace} {
 		svc := service("web", 80, 81)
 		svc.Namespace = namespace
-		x.world.put(svc)
-		x.told(svc, false)
+		x.store.set(svc)
+		x.notify(svc, false)
 	}
 	if rapid.Bool().Draw(rt, "default") {
 		def := stored(systemNamespace, outlier.DefaultName, 9)
-		x.world.put(def)
-		x.told(def, false)
+		x.store.set(def)
+		x.notify(def, false)
 	}
 	for range rapid.IntRange(0, 12).Draw(rt, "first") {
 		x.change(rt)
@@ -83,7 +83,7 @@ func newPair(ctx context.Context, t *testing.T, rt *rapid.T, rules *guard.Guard)
 
 func (x *pair) policies() (all []*v1alpha1.OutlierPolicy) {
 	var list v1alpha1.OutlierPolicyList
-	_ = x.world.List(context.Background(), &list)
+	_ = x.store.List(context.Background(), &list)
 	for i := range list.Items {
 		all = append(all, &list.Items[i])
 	}
@@ -96,18 +96,18 @@ func (x *pair) judge(key types.NamespacedName) {
 	}
 }
 
-// told tells both of an object that is new, or gone.
-func (x *pair) told(o client.Object, gone bool) {
+// notify has both handle an object that is new, or gone.
+func (x *pair) notify(o client.Object, gone bool) {
 	for _, p := range x.both {
 		switch op, is := o.(*v1alpha1.OutlierPolicy); {
 		case is && gone:
 			p.policies.Gone(op)
 		case is:
-			p.policy(context.Background(), op)
+			p.onPolicy(context.Background(), op)
 		case gone && x.made%2 == 0:
-			p.routed(toolscache.DeletedFinalStateUnknown{Key: o.GetNamespace() + "/" + o.GetName(), Obj: o})
+			p.onObject(toolscache.DeletedFinalStateUnknown{Key: o.GetNamespace() + "/" + o.GetName(), Obj: o})
 		default:
-			p.routed(o)
+			p.onObject(o)
 		}
 	}
 }
@@ -124,8 +124,8 @@ func (x *pair) change(t *rapid.T) {
 	}
 	key := types.NamespacedName{Namespace: namespace, Name: name}
 	if rapid.IntRange(0, 3).Draw(t, "remove") == 0 {
-		if was := x.world.remove(kind, key); was != nil {
-			x.told(was, true)
+		if was := x.store.remove(kind, key); was != nil {
+			x.notify(was, true)
 		}
 		return
 	}
@@ -141,8 +141,8 @@ func (x *pair) change(t *rapid.T) {
 	default:
 		o = x.drawPolicy(t, key)
 	}
-	x.world.put(o)
-	x.told(o, false)
+	x.store.set(o)
+	x.notify(o, false)
 }
 
 func drawService(t *rapid.T, key types.NamespacedName) client.Object {
@@ -175,7 +175,7 @@ func drawRoute(t *rapid.T, key types.NamespacedName) client.Object {
 func (x *pair) drawPolicy(t *rapid.T, key types.NamespacedName) client.Object {
 	op := stored(key.Namespace, key.Name, rapid.IntRange(0, 3).Draw(t, "age"))
 	op.UID, op.Generation = types.UID(fmt.Sprint(key, x.made)), 1
-	if was, is := x.world.get(kindOutlierPolicy, key).(*v1alpha1.OutlierPolicy); is {
+	if was, is := x.store.get(kindOutlierPolicy, key).(*v1alpha1.OutlierPolicy); is {
 		op.UID, op.Generation, op.CreationTimestamp = was.UID, was.Generation+1, was.CreationTimestamp
 	}
 	if key.Name != outlier.DefaultName {
@@ -191,7 +191,7 @@ func (x *pair) drawPolicy(t *rapid.T, key types.NamespacedName) client.Object {
 	return op
 }
 
-// step does something to the world, or to what is known of it.
+// step changes the objects, or what is known of them.
 func (x *pair) step(t *rapid.T) {
 	switch rapid.IntRange(0, 13).Draw(t, "step") {
 	case 0:
@@ -214,17 +214,17 @@ func (x *pair) step(t *rapid.T) {
 		}
 	case 13:
 		key := types.NamespacedName{Namespace: rapid.SampledFrom([]string{"shop", "bank"}).Draw(t, "loses"), Name: "web"}
-		if was := x.world.remove(rapid.SampledFrom([]string{"Service", "HTTPRoute"}).Draw(t, "what"), key); was != nil {
-			x.told(was, true)
+		if was := x.store.remove(rapid.SampledFrom([]string{"Service", "HTTPRoute"}).Draw(t, "what"), key); was != nil {
+			x.notify(was, true)
 		}
 	default:
 		x.change(t)
 	}
 	for _, p := range x.both {
-		for range p.absences.queue.Len() {
-			o, _ := p.absences.queue.Get()
-			p.absences.ask(context.Background(), o)
-			p.absences.queue.Done(o)
+		for range p.confirmer.queue.Len() {
+			o, _ := p.confirmer.queue.Get()
+			p.confirmer.read(context.Background(), o)
+			p.confirmer.queue.Done(o)
 		}
 	}
 }
@@ -242,8 +242,8 @@ func (x *pair) doubt(t *rapid.T) {
 	key := client.ObjectKeyFromObject(rapid.SampledFrom(all).Draw(t, "doubtful"))
 	x.unsure = key.Name
 	op := x.drawPolicy(t, key)
-	x.world.put(op)
-	x.told(op, false)
+	x.store.set(op)
+	x.notify(op, false)
 	x.judge(key)
 	x.publish(t)
 }
@@ -263,29 +263,29 @@ func (x *pair) publish(t *rapid.T) {
 	if rapid.Bool().Draw(t, "removed") {
 		for i, p := range x.both {
 			var gone []string
-			for _, key := range p.absent(x.both[i].picture()).Gone {
+			for _, key := range p.clusters(x.both[i].snapshot()).Gone {
 				gone = append(gone, key.String())
 			}
-			p.removed(gone)
+			p.forgetRemoved(gone)
 		}
 	}
 }
 
-// compare all that others are told by the two.
+// compare all that the two give to Envoys and statuses.
 func (x *pair) compare(t *rapid.T) {
 	got, want := x.both[0], x.both[1]
 	if a, b := flat(got), flat(want); !maps.Equal(a, b) {
 		t.Fatalf("Envoys are told\n%v\nand all anew gives\n%v", a, b)
 	}
-	if !equality.Semantic.DeepEqual(got.served, want.served) || !maps.Equal(got.absences.known, want.absences.known) {
-		t.Fatalf("served %v, absent %v; all anew gives %v, %v", got.served, got.absences.known, want.served, want.absences.known)
+	if !equality.Semantic.DeepEqual(got.served, want.served) || !maps.Equal(got.confirmer.reads, want.confirmer.reads) {
+		t.Fatalf("served %v, absent %v; all anew gives %v, %v", got.served, got.confirmer.reads, want.served, want.confirmer.reads)
 	}
 	for _, op := range x.policies() {
-		a, b := got.picture(), want.picture()
-		if a.tellsOf(op) != b.tellsOf(op) {
-			t.Fatalf("the picture tells of %s: %t; all anew: %t", client.ObjectKeyFromObject(op), a.tellsOf(op), b.tellsOf(op))
+		a, b := got.snapshot(), want.snapshot()
+		if a.hasCurrent(op) != b.hasCurrent(op) {
+			t.Fatalf("the snapshot has %s: %t; a full translation: %t", client.ObjectKeyFromObject(op), a.hasCurrent(op), b.hasCurrent(op))
 		}
-		if !b.tellsOf(op) {
+		if !b.hasCurrent(op) {
 			continue
 		}
 		if a, b := timeless(statusOf(op, a, got.Clusters, nil)), timeless(statusOf(op, b, want.Clusters, nil)); !equality.Semantic.DeepEqual(a, b) {
@@ -307,10 +307,10 @@ func timeless(s v1alpha1.OutlierPolicyStatus) v1alpha1.OutlierPolicyStatus {
 	return s
 }
 
-// flat is what was told of each cluster, in words.
+// flat is what was sent of each cluster, as text.
 func flat(p *Publisher) map[string]string {
 	all := map[string]string{}
-	for _, clusters := range p.told {
+	for _, clusters := range p.sent {
 		for key, c := range clusters {
 			policy := "no policy"
 			if c.Policy != nil {
@@ -325,9 +325,9 @@ func flat(p *Publisher) map[string]string {
 	return all
 }
 
-// TestWhatIsKeptIsAsIfTranslatedAnew: whatever changes in whatever order, to translate only where something changed tells Envoys and
-// statuses the same as to translate everything.
-func TestWhatIsKeptIsAsIfTranslatedAnew(t *testing.T) {
+// TestIncrementalTranslationEqualsAFullOne: whatever changes in whatever order, Envoys and statuses get the same from translating only the
+// changed namespaces as from translating everything.
+func TestIncrementalTranslationEqualsAFullOne(t *testing.T) {
 	rules, err := guard.New(guard.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -342,7 +342,7 @@ func TestWhatIsKeptIsAsIfTranslatedAnew(t *testing.T) {
 				continue // together with what comes next
 			}
 			x.publish(rt)
-			if pic := x.both[0].picture(); pic != nil && pic.only != nil {
+			if snap := x.both[0].snapshot(); snap != nil && snap.onlyNamespaces != nil {
 				kept.Add(1)
 			} else {
 				anew.Add(1)
@@ -354,23 +354,25 @@ func TestWhatIsKeptIsAsIfTranslatedAnew(t *testing.T) {
 	}
 }
 
-// TestWhatConcernsAllNamespacesIsTranslatedInAll tells when nothing is kept.
-func TestWhatConcernsAllNamespacesIsTranslatedInAll(t *testing.T) {
+// TestWhenEverythingIsTranslated: only changes that concern all namespaces cause a full translation.
+func TestWhenEverythingIsTranslated(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(x *pair)
 		only   []string
 	}{
 		"nothing":              {func(*pair) {}, []string{}},
-		"endpoints":            {func(x *pair) { x.told(sliceOf(service("web", 80)), false) }, []string{"shop"}},
-		"an unknown object":    {func(x *pair) { x.both[0].routed("?") }, nil},
-		"the global default":   {func(x *pair) { x.told(stored(systemNamespace, outlier.DefaultName, 1), false) }, nil},
-		"a namespace's policy": {func(x *pair) { x.told(stored("bank", outlier.DefaultName, 1), false) }, []string{"bank"}},
+		"endpoints":            {func(x *pair) { x.notify(sliceOf(service("web", 80)), false) }, []string{"shop"}},
+		"an unknown object":    {func(x *pair) { x.both[0].onObject("?") }, nil},
+		"the global default":   {func(x *pair) { x.notify(stored(systemNamespace, outlier.DefaultName, 1), false) }, nil},
+		"a namespace's policy": {func(x *pair) { x.notify(stored("bank", outlier.DefaultName, 1), false) }, []string{"bank"}},
 		"a freeze": {func(x *pair) {
 			x.guard.SetGuardrails([]*v1alpha1.Guardrail{{ObjectMeta: metav1.ObjectMeta{Name: "stop"}, Spec: v1alpha1.GuardrailSpec{Paused: true}}})
 		}, nil},
-		"a kind of routes":     {func(x *pair) { x.both[0].Routed = &outliers.Informers{Cache: x.world, OwnNamespace: systemNamespace} }, nil},
+		"a kind of routes": {func(x *pair) {
+			x.both[0].Informers = &outliers.Informers{Cache: x.store, OwnNamespace: systemNamespace}
+		}, nil},
 		"a minute without any": {func(x *pair) { x.clocks[0].Step(time.Minute) }, nil},
-		"a removal":            {func(x *pair) { x.both[0].removed([]string{"bank/web/80"}) }, []string{"bank"}},
+		"a removal":            {func(x *pair) { x.both[0].forgetRemoved([]string{"bank/web/80"}) }, []string{"bank"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rules, err := guard.New(guard.Options{})
@@ -378,20 +380,20 @@ func TestWhatConcernsAllNamespacesIsTranslatedInAll(t *testing.T) {
 				t.Fatal(err)
 			}
 			rules.SetGuardrails(nil)
-			x := &pair{world: &objects{}, guard: rules}
+			x := &pair{store: &objectStore{}, guard: rules}
 			for i := range x.both {
-				x.both[i], x.clocks[i] = publisherBy(t, rules, x.world)
-				x.both[i].Routed = x.world.followed(t.Context(), t)
+				x.both[i], x.clocks[i] = publisherWith(t, rules, x.store)
+				x.both[i].Informers = x.store.followed(t.Context(), t)
 			}
 			p := x.both[0]
-			if _, err := p.publish(t.Context()); err != nil || p.picture().only != nil {
-				t.Fatalf("the first is of all: %v, %v", p.picture().only, err)
+			if _, err := p.publish(t.Context()); err != nil || p.snapshot().onlyNamespaces != nil {
+				t.Fatalf("the first is of all: %v, %v", p.snapshot().onlyNamespaces, err)
 			}
 			c.change(x)
 			if _, err := p.publish(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			only := p.picture().only
+			only := p.snapshot().onlyNamespaces
 			if got := slices.Sorted(maps.Keys(only)); (only == nil) != (c.only == nil) || !slices.Equal(got, c.only) {
 				t.Errorf("translated in %v, want %v", only, c.only)
 			}

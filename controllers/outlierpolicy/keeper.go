@@ -11,11 +11,12 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/outlier/ejection"
+	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
-// keeper keeps policies' statuses. A policy has a finalizer while something may be patched for it in Gateways; what Envoys are served doesn't
-// outlive it anyway.
+// keeper writes policies' statuses. A policy has a finalizer while something may be patched for it in Gateways; what Envoys are served for
+// it ends with it anyway.
 type keeper struct {
 	*Publisher
 	Patches interface {
@@ -23,23 +24,24 @@ type keeper struct {
 	}
 	Events events.EventRecorder
 
-	// remembered are the ejections that Events told of.
-	remembered remembered
-	notAsked   notAsked
+	// reported are the ejections that Events were written for.
+	reported reportedEjections
+	notAsked notAsked
 }
 
 func (k *keeper) steps() policy.Steps[*v1alpha1.OutlierPolicy] {
 	return policy.Steps[*v1alpha1.OutlierPolicy]{
-		New: func() *v1alpha1.OutlierPolicy { return &v1alpha1.OutlierPolicy{} }, Describe: k.describe, Left: k.left, Claimed: true, Gone: k.remembered.forget,
+		New: func() *v1alpha1.OutlierPolicy { return &v1alpha1.OutlierPolicy{} }, Describe: k.describe, Left: k.left, Claimed: true, Gone: k.reported.forget,
 	}
 }
 
-// left are the EnvoyPatchPolicies that patch something for a deleted policy. While Gateways weren't patched without it, there may be more soon.
+// left are the EnvoyPatchPolicies that patch something for a deleted policy. Until Gateways are patched from a snapshot without it, more
+// may follow.
 func (k *keeper) left(ctx context.Context, op *v1alpha1.OutlierPolicy) (left policy.Left, err error) {
 	k.mu.Lock()
-	by := k.patched
+	snap := k.patchedSnapshot
 	k.mu.Unlock()
-	if by == nil || by.has(op) {
+	if snap == nil || snap.has(op) {
 		return policy.Left{Unknown: true}, nil
 	}
 	names, err := k.Patches.PatchedFor(ctx, op.UID)
@@ -50,71 +52,72 @@ func (k *keeper) left(ctx context.Context, op *v1alpha1.OutlierPolicy) (left pol
 	return left, err
 }
 
-// describe gathers what the status tells, once this generation is translated.
-func (k *keeper) describe(_ context.Context, op *v1alpha1.OutlierPolicy, left policy.Left) (is policy.Description[*v1alpha1.OutlierPolicy], err error) {
+// describe builds the status, once this generation is translated.
+func (k *keeper) describe(_ context.Context, op *v1alpha1.OutlierPolicy, left policy.Left) (d policy.Description[*v1alpha1.OutlierPolicy], err error) {
 	if op.DeletionTimestamp != nil {
 		return k.describeUndoing(op, left), nil
 	}
-	pic := k.picture()
-	if pic == nil || !pic.tellsOf(op) {
-		is.Skip = true
-		return is, nil
+	snap := k.snapshot()
+	if snap == nil || !snap.hasCurrent(op) {
+		d.Skip = true
+		return d, nil
 	}
-	is.After = op.DeepCopy()
-	is.After.Status = statusOf(op, pic, k.Clusters, k.gatewaysOf(op))
-	tell, waits := k.ejections(op, &is.After.Status, pic)
-	if waits {
-		is.Again = lookAgain
+	d.After = op.DeepCopy()
+	d.After.Status = statusOf(op, snap, k.Clusters, k.gatewayAncestors(op))
+	emit, pending := k.updateEjections(op, &d.After.Status, snap)
+	if pending {
+		d.Again = retryAfter
 	}
-	is.Stored = func(bool) { tell() }
-	return is, nil
+	d.Stored = func(bool) { emit() }
+	return d, nil
 }
 
-// describeUndoing tells what a deleted policy waits for.
-func (k *keeper) describeUndoing(op *v1alpha1.OutlierPolicy, left policy.Left) (is policy.Description[*v1alpha1.OutlierPolicy]) {
+// describeUndoing builds the status of a deleted policy: what its finalizer waits for.
+func (k *keeper) describeUndoing(op *v1alpha1.OutlierPolicy, left policy.Left) (d policy.Description[*v1alpha1.OutlierPolicy]) {
 	j, ok := k.policies.Current(op)
-	if is.Skip = !ok; is.Skip {
-		return is
+	if d.Skip = !ok; d.Skip {
+		return d
 	}
 	state := policy.Conditions{Acceptance: policy.AcceptanceOf(j.Verdict, j.Read.unreadable), Changes: "clusters", Deleting: true, Paused: j.Pause}
 	if left.Targets > 0 {
 		state.Undoing = fmt.Sprintf("It is deleted once EnvoyPatchPolicies patch nothing for it; %d still do, such as %s.", left.Targets, left.Sample[0])
-		if trouble := k.troubleOf(left.Sample[0]); trouble != "" {
-			state.Undoing += " " + trouble
+		if message := k.writeErrorOf(left.Sample[0]); message != "" {
+			state.Undoing += " " + message
 		}
 	}
-	is.After = op.DeepCopy()
-	state.Put(&is.After.Status.Conditions, op.Generation)
-	return is
+	d.After = op.DeepCopy()
+	state.Put(&d.After.Status.Conditions, op.Generation)
+	return d
 }
 
-// gatewaysOf tells how a policy stands with Gateways.
-func (p *Publisher) gatewaysOf(op *v1alpha1.OutlierPolicy) []v1alpha1.OutlierAncestorStatus {
+// gatewayAncestors returns the status of a policy for each Gateway.
+func (p *Publisher) gatewayAncestors(op *v1alpha1.OutlierPolicy) []v1alpha1.OutlierAncestorStatus {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.gateways.gatewaysOf(op)
+	return p.gateways.ancestorsOf(op)
 }
 
-// ejections puts into a status whom Envoys have ejected, and gives what tells by Events what is new in it; waits: that is being found out.
-func (k *keeper) ejections(op *v1alpha1.OutlierPolicy, after *v1alpha1.OutlierPolicyStatus, pic *picture) (tell func(), waits bool) {
+// updateEjections writes ejections to a status, and returns the function that writes Events of what changed; pending: they aren't known
+// yet.
+func (k *keeper) updateEjections(op *v1alpha1.OutlierPolicy, after *v1alpha1.OutlierPolicyStatus, snap *policySnapshot) (emit func(), pending bool) {
 	if k.Ejections == nil {
-		noEjections(after)
+		clearEjections(after)
 		return func() {}, false
 	}
 	key := client.ObjectKeyFromObject(op)
-	now := ejectedOf(pic.policies[key].clusters, envoysKnown{k.Ejections.View(), k.connected, k.soon})
-	before := k.remembered.of(key, &op.Status)
-	carried := carry(&now, before)
-	now.put(op, after, pic.policies[key])
+	now := observeEjections(snap.policies[key].clusters, envoyObservations{k.Ejections.View(), k.connected, k.recentlyUnasked})
+	before := k.reported.get(key, &op.Status)
+	reported := keepSince(&now, before)
+	now.writeStatus(op, after, snap.policies[key])
 	switch {
-	case now.waits:
+	case now.pending:
 		return func() {}, true
 	case now.unknown.Reason != "":
-		return func() { k.remembered.keep(key, nil) }, false
+		return func() { k.reported.set(key, nil) }, false
 	}
 	return func() {
-		newsOf(&now, before).tell(k.Events, op, pic.service)
-		k.remembered.keep(key, carried)
+		diffHosts(&now, before).emit(k.Events, op, snap.service)
+		k.reported.set(key, reported)
 	}, false
 }
 
@@ -123,19 +126,19 @@ func (k *keeper) connected(namespace string) (by map[string]int, known bool) {
 	if k.Clusters == nil {
 		return nil, true
 	}
-	known = k.Clusters.KnowsOthers() // before it is asked what they have
+	known = k.Clusters.KnowsOthers() // read before the counts, which may only be newer
 	return k.Clusters.Server.Connected(namespace), known
 }
 
-// soon says whether Envoys that aren't asked have been there so shortly that they may yet be: they connect before they are ready, and are
-// asked once they are.
-func (k *keeper) soon(namespace string, are bool) bool {
-	return k.notAsked.since(namespace, are, k.Clock.Now()) < ejection.StaleAfter
+// recentlyUnasked says whether there have been Envoys that aren't polled for so short a time that they may not be ready yet: they connect
+// before they are ready, and are polled once they are.
+func (k *keeper) recentlyUnasked(namespace string, unasked bool) bool {
+	return k.notAsked.since(namespace, unasked, k.Clock.Now()) < ejection.StaleAfter
 }
 
-// service of a name, as the picture has it.
-func (pic *picture) service(name types.NamespacedName) *corev1.Service {
-	for _, svc := range pic.services[name.Namespace] {
+// service returns the Service of a name in the snapshot; nil for none.
+func (snap *policySnapshot) service(name types.NamespacedName) *corev1.Service {
+	for _, svc := range snap.services[name.Namespace] {
 		if svc.Name == name.Name {
 			return svc
 		}
@@ -143,13 +146,83 @@ func (pic *picture) service(name types.NamespacedName) *corev1.Service {
 	return nil
 }
 
-// has says whether the picture has a policy, in whatever generation.
-func (pic *picture) has(op *v1alpha1.OutlierPolicy) bool {
-	s := pic.policies[client.ObjectKeyFromObject(op)]
+// has says whether the snapshot has a policy, of any generation.
+func (snap *policySnapshot) has(op *v1alpha1.OutlierPolicy) bool {
+	s := snap.policies[client.ObjectKeyFromObject(op)]
 	return s != nil && s.policy.UID == op.UID
 }
 
-// tellsOf says whether the picture has a policy as it is.
-func (pic *picture) tellsOf(op *v1alpha1.OutlierPolicy) bool {
-	return pic.has(op) && pic.policies[client.ObjectKeyFromObject(op)].generation == op.Generation
+// hasCurrent says whether the snapshot has a policy's current generation.
+func (snap *policySnapshot) hasCurrent(op *v1alpha1.OutlierPolicy) bool {
+	return snap.has(op) && snap.policies[client.ObjectKeyFromObject(op)].generation == op.Generation
+}
+
+// setSnapshot makes a snapshot the latest, and has statuses and Gateways updated from it.
+func (p *Publisher) setSnapshot(snap *policySnapshot) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.latest = snap
+	for key, s := range snap.policies {
+		if snap.covers(key.Namespace) || snap.index.IsGlobal(s.policy) {
+			p.enqueue(key)
+		}
+	}
+	select {
+	case p.pendingPatches <- struct{}{}:
+	default: // it is signaled already
+	}
+}
+
+// onProgress is called when Envoys accept or reject clusters: for each ACK, also when thousands connect at once.
+func (p *Publisher) onProgress([]string) {
+	select {
+	case p.pendingStatuses <- struct{}{}:
+	default: // it is signaled already
+	}
+}
+
+// handleProgress has statuses updated after onProgress, once each minInterval at most, until the context ends.
+func (p *Publisher) handleProgress(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.pendingStatuses:
+		}
+		p.mu.Lock()
+		p.enqueueAll()
+		p.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.Clock.After(minInterval):
+		}
+	}
+}
+
+// enqueueAll needs mu.
+func (p *Publisher) enqueueAll() {
+	if p.latest == nil {
+		return
+	}
+	for key := range p.latest.policies {
+		p.enqueue(key)
+	}
+}
+
+func (p *Publisher) enqueue(key types.NamespacedName) { p.policies.Statuses.Add(key, 0) }
+
+// attachQueue attaches the leader's queue of statuses.
+func (p *Publisher) attachQueue(q kube.Queue) {
+	p.policies.Statuses.Attach(q)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.enqueueAll()
+}
+
+// snapshot returns the latest; nil before the first.
+func (p *Publisher) snapshot() *policySnapshot {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.latest
 }

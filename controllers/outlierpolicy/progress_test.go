@@ -62,28 +62,28 @@ func connect(t *testing.T, to *actuate.Clusters, o xdsclient.Options) (leave fun
 	return cancel
 }
 
-func TestWhatIsHeldBackIsNotProgrammed(t *testing.T) {
+func TestAPausedOrUnconfirmedClusterIsNotProgrammed(t *testing.T) {
 	g := NewWithT(t)
-	told := serving(t, "shop/web/80")
+	envoys := serving(t, "shop/web/80")
 	of := func(c cluster) string {
 		c.Assignment = &outlier.Assignment{Key: key(t, "shop/web/80")}
-		condition, _ := progress([]cluster{c}, told, policy.Pause{By: "outage"})
+		condition, _ := programmedCondition([]cluster{c}, envoys, policy.Pause{By: "outage"})
 		return string(condition.Status) + " " + condition.Reason + ": " + condition.Message
 	}
-	g.Expect(of(cluster{withheld: true})).To(Equal("False Paused: outage: Envoys keep 1 of 1 clusters as they were."))
-	g.Expect(of(cluster{doubt: errors.New("it was replaced")})).To(And(HavePrefix("False Pending: "), ContainSubstring("it was replaced")))
+	g.Expect(of(cluster{paused: true})).To(Equal("False Paused: outage: Envoys keep 1 of 1 clusters as they were."))
+	g.Expect(of(cluster{unconfirmed: errors.New("it was replaced")})).To(And(HavePrefix("False Pending: "), ContainSubstring("it was replaced")))
 }
 
 func TestHowFarEnvoysAreWithDefaults(t *testing.T) {
 	g := NewWithT(t)
 	global, namespaced, idle := stored(systemNamespace, "default", 9), stored("shop", "default", 5), stored("bank", "default", 5)
-	elsewhere := service("web", 80)
-	elsewhere.Namespace = "post"
-	pic := painted(t, []*v1alpha1.OutlierPolicy{global, namespaced, idle}, []*corev1.Service{service("web", 80), elsewhere}, "")
-	told := serving(t, "shop/web/80", "post/web/80")
+	otherNamespace := service("web", 80)
+	otherNamespace.Namespace = "post"
+	snap := snapshotWith(t, []*v1alpha1.OutlierPolicy{global, namespaced, idle}, []*corev1.Service{service("web", 80), otherNamespace}, "")
+	envoys := serving(t, "shop/web/80", "post/web/80")
 	programmed := func(op *v1alpha1.OutlierPolicy) func() string {
 		return func() string {
-			a := statusOf(op, pic, told, nil).Ancestors[0]
+			a := statusOf(op, snap, envoys, nil).Ancestors[0]
 			g.Expect(a.AncestorRef).To(Equal(v1alpha1.OutlierAncestorReference{Kind: "Namespace", Name: op.Namespace}))
 			c := meta.FindStatusCondition(a.Conditions, "Programmed")
 			return string(c.Status) + " " + c.Reason + ": " + c.Message
@@ -95,23 +95,23 @@ func TestHowFarEnvoysAreWithDefaults(t *testing.T) {
 	g.Expect(programmed(namespaced)()).To(Equal(nobody))
 	g.Expect(programmed(idle)()).To(Equal(nothing))
 
-	connect(t, told, xdsclient.Options{})
-	const all = "True Programmed: It is what the 1 Envoys have that are connected."
+	connect(t, envoys, xdsclient.Options{})
+	const all = "True Programmed: 1 of 1 connected Envoys acknowledged the clusters."
 	g.Eventually(programmed(global), "5s").Should(Equal(all))
 	g.Expect(programmed(namespaced)()).To(Equal(all))
 	g.Expect(programmed(idle)()).To(Equal(nothing))
 
-	stuck := connect(t, told, xdsclient.Options{Mute: true})
-	g.Eventually(programmed(global), "5s").Should(Equal("False Pending: 1 of the 2 Envoys that are connected have it."))
+	stuck := connect(t, envoys, xdsclient.Options{Mute: true})
+	g.Eventually(programmed(global), "5s").Should(Equal("False Pending: 1 of 2 connected Envoys acknowledged the clusters."))
 	stuck()
 	g.Eventually(programmed(global), "5s").Should(Equal(all))
 
-	connect(t, told, xdsclient.Options{Reject: func(c *clusterv3.Cluster) string {
+	connect(t, envoys, xdsclient.Options{Reject: func(c *clusterv3.Cluster) string {
 		if c.GetName() == "post/web/80" {
 			return "post/web/80: no"
 		}
 		return ""
 	}})
 	g.Eventually(programmed(global), "5s").Should(Equal("False Nacked: post/web/80: post/web/80: no"))
-	g.Eventually(programmed(namespaced), "5s").Should(Equal("True Programmed: It is what the 2 Envoys have that are connected."))
+	g.Eventually(programmed(namespaced), "5s").Should(Equal("True Programmed: 2 of 2 connected Envoys acknowledged the clusters."))
 }

@@ -21,180 +21,180 @@ import (
 )
 
 const (
-	// coalesce is how far two translations are apart at least: a rollout changes endpoints many times a second.
-	coalesce = 100 * time.Millisecond
-	// lookAgain after what couldn't be done.
-	lookAgain = time.Second
-	// atLeast so often everything is translated, changed or not: how old the last one is tells whether it still is. In between only
-	// the namespaces are in which something changed.
-	atLeast = time.Minute
-	// recordAgain after a record that couldn't be written.
-	recordAgain = 5 * time.Second
-	// patience is how long the first translation waits for routes, judgements, and the API server's word that policies are what was
-	// judged. An Envoy that is told nothing keeps hosts that are gone by and by; after that what isn't known is left as it is recorded.
-	patience = time.Minute
+	// minInterval is the least time between two translations: a rollout changes endpoints many times a second.
+	minInterval = 100 * time.Millisecond
+	// retryAfter an error.
+	retryAfter = time.Second
+	// fullInterval is how often everything is translated, changed or not, so that the metric of the last publication shows that the
+	// publisher works. In between only namespaces in which something changed are.
+	fullInterval = time.Minute
+	// recordRetryAfter an error of writing the record.
+	recordRetryAfter = 5 * time.Second
+	// startupTimeout is how long the first translation waits for routes, for verdicts, and for the API server to confirm that policies are
+	// those that were judged. An Envoy without updates has more and more stale hosts, so after that what isn't known is served as recorded.
+	startupTimeout = time.Minute
 )
 
-// Publisher keeps what Envoys are served up to date. It is a Runnable of every replica.
+// Publisher translates policies and has the result served. It is a Runnable of every replica.
 type Publisher struct {
 	Options
 	Clock clock.WithTicker
-	// Record of the clusters that Envoys were told of; nil when nobody is served.
+	// Record of the clusters that Envoys were sent; nil when no xDS is served.
 	Record Record
 
-	absences *absences
-	policies policy.Policies[*v1alpha1.OutlierPolicy, reading]
-	watches  *kube.Watches
-	// kick has something translated, unrecorded the record written, further statuses looked at, and shown Gateways patched; each has room for one.
-	kick, unrecorded, further, shown chan struct{}
+	confirmer *deletionConfirmer
+	policies  policy.Policies[*v1alpha1.OutlierPolicy, parsedPolicy]
+	watches   *kube.Watches
+	// Each has capacity for one signal: to translate, to write the record, to update statuses, to patch Gateways.
+	pendingTranslation, pendingRecord, pendingStatuses, pendingPatches chan struct{}
 	// stale is what changed since it was translated last.
-	stale stale
-	// told is what Envoys were told last, by namespace and cluster; nil at first. Only the publishing goroutine uses it.
-	told map[string]map[outlier.Key]actuate.Cluster
-	// gone are clusters that Envoys were told to remove just now. Only the publishing goroutine uses it.
-	gone []string
-	// complete is when everything was translated last. Only the publishing goroutine uses it.
-	complete time.Time
-	// began is when the first translation could have been made, but for what is waited for with patience. Only the publishing goroutine uses it.
-	began time.Time
+	stale staleNamespaces
+	// sent is what Envoys were sent last, by namespace and cluster; nil at first. Only the publishing goroutine uses it.
+	sent map[string]map[outlier.Key]actuate.Cluster
+	// justRemoved are clusters that Server.Set has just removed. Only the publishing goroutine uses it.
+	justRemoved []string
+	// lastFull is when everything was translated last. Only the publishing goroutine uses it.
+	lastFull time.Time
+	// startedAt is when the core informers were synced; startupTimeout counts from it. Only the publishing goroutine uses it.
+	startedAt time.Time
 
 	mu sync.Mutex
-	// served are the clusters that Envoys may have, by namespace; needs mu, as all below. They stay until their Service is
-	// gone, or their route. Recorded are those in the record.
+	// served are the clusters that Envoys may have, by namespace; needs mu, as all below. They stay until their Service or their route is
+	// gone. Recorded are those in the record.
 	served   map[string]map[outlier.Key]outlier.Protocol
 	recorded map[outlier.Key]outlier.Protocol
-	last     *picture
-	gateways *gatewaysView
-	// patched is the picture by which Gateways were patched last.
-	patched *picture
+	latest   *policySnapshot
+	gateways *gatewayStatuses
+	// patchedSnapshot is the one that Gateways were patched from last.
+	patchedSnapshot *policySnapshot
 }
 
-// NewPublisher makes one that has published nothing yet, and follows the rules.
-func NewPublisher(objects cache.Cache, opts Options, live client.Reader, by clock.WithTicker) *Publisher {
+// NewPublisher makes one that has published nothing yet, and subscribes it to changes of Guardrails.
+func NewPublisher(objects cache.Cache, opts Options, live client.Reader, clk clock.WithTicker) *Publisher {
 	p := &Publisher{
-		Options: opts, Clock: by, kick: make(chan struct{}, 1), unrecorded: make(chan struct{}, 1), further: make(chan struct{}, 1), shown: make(chan struct{}, 1),
+		Options: opts, Clock: clk, pendingTranslation: make(chan struct{}, 1), pendingRecord: make(chan struct{}, 1), pendingStatuses: make(chan struct{}, 1), pendingPatches: make(chan struct{}, 1),
 		watches: kube.NewWatches(objects),
 		served:  map[string]map[outlier.Key]outlier.Protocol{}, recorded: map[outlier.Key]outlier.Protocol{},
 	}
 	if opts.Clusters != nil {
-		opts.Clusters.Waits = p.waits
-		opts.Clusters.Server.Progressed, opts.Clusters.Server.Removed = p.progressed, func(names []string) { p.gone = names }
+		opts.Clusters.Waits = p.isStarting
+		opts.Clusters.Server.OnProgress, opts.Clusters.Server.OnRemoved = p.onProgress, func(names []string) { p.justRemoved = names }
 	}
-	p.absences = newAbsences(live, by, p.changed)
-	p.policies.Init(policy.Hooks[*v1alpha1.OutlierPolicy, reading]{
-		Kind: kindOutlierPolicy, Guard: opts.Guard, Clock: by, Rejections: opts.Rejections, Read: read, Changed: p.update, Forget: p.forget,
+	p.confirmer = newDeletionConfirmer(live, clk, p.requestTranslation)
+	p.policies.Init(policy.Hooks[*v1alpha1.OutlierPolicy, parsedPolicy]{
+		Kind: kindOutlierPolicy, Guard: opts.Guard, Clock: clk, Rejections: opts.Rejections, Read: parse, Changed: p.onVerdict, Forget: p.onDeleted,
 	})
-	opts.Guard.OnChange(p.guardrailsChanged)
+	opts.Guard.OnChange(p.onGuardrailChange)
 	return p
 }
 
 // NeedLeaderElection is false: every replica serves.
 func (*Publisher) NeedLeaderElection() bool { return false }
 
-// changed has translated anew, soon, what is stale.
-func (p *Publisher) changed() {
+// requestTranslation has stale namespaces translated soon.
+func (p *Publisher) requestTranslation() {
 	select {
-	case p.kick <- struct{}{}:
-	default: // it will be
+	case p.pendingTranslation <- struct{}{}:
+	default: // it is requested already
 	}
 }
 
-// Start publishes until the context ends. It fails when the API server went back to an older state.
+// Start publishes until the context ends. It fails when the API server was restored to an older state.
 func (p *Publisher) Start(ctx context.Context) error {
-	return p.watches.Run(ctx, p.run, kube.On(&v1alpha1.OutlierPolicy{}, func(op *v1alpha1.OutlierPolicy) { p.policy(ctx, op) }, p.policies.Gone))
+	return p.watches.Run(ctx, p.run, kube.On(&v1alpha1.OutlierPolicy{}, func(op *v1alpha1.OutlierPolicy) { p.onPolicy(ctx, op) }, p.policies.Gone))
 }
 
 func (p *Publisher) run(ctx context.Context) error {
 	var running sync.WaitGroup
-	for range judges {
+	for range admissionWorkers {
 		running.Go(func() { p.policies.Run(ctx) })
 	}
-	running.Go(func() { p.recall(ctx); p.publishAll(ctx) })
-	running.Go(func() { p.absences.run(ctx) })
-	running.Go(func() { p.keepRecord(ctx) })
-	running.Go(func() { p.followProgress(ctx) })
+	running.Go(func() { p.readRecord(ctx); p.publishLoop(ctx) })
+	running.Go(func() { p.confirmer.run(ctx) })
+	running.Go(func() { p.recordLoop(ctx) })
+	running.Go(func() { p.handleProgress(ctx) })
 	running.Wait()
 	return nil
 }
 
-func (p *Publisher) publishAll(ctx context.Context) {
-	p.changed()
+func (p *Publisher) publishLoop(ctx context.Context) {
+	p.requestTranslation()
 	var again <-chan time.Time
 	problem := ""
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-p.kick:
+		case <-p.pendingTranslation:
 		case <-again:
 		}
 		next, err := p.publish(ctx)
 		if err != nil {
-			if problem != err.Error() { // which would else be told each second
-				log.FromContext(ctx).Info("Envoys keep what they have, looking again", "reason", err.Error())
+			if problem != err.Error() { // log it once
+				log.FromContext(ctx).Info("Can't publish clusters; Envoys keep what they have; retrying", "reason", err.Error())
 			}
-			problem, next = err.Error(), lookAgain
+			problem, next = err.Error(), retryAfter
 		} else {
 			problem = ""
-			next = p.pause(next)
+			next = p.nextDelay(next)
 		}
 		again = p.Clock.After(next)
 		select {
 		case <-ctx.Done():
 			return
-		case <-p.Clock.After(coalesce):
+		case <-p.Clock.After(minInterval):
 		}
 	}
 }
 
-// pause until it is looked again after what was done, which is 0 for when everything is to be translated again.
-func (p *Publisher) pause(again time.Duration) time.Duration {
-	return min(cmp.Or(again, atLeast), p.complete.Add(atLeast).Sub(p.Clock.Now()))
+// nextDelay is the time until the next translation: after the given time, 0 for none, and when everything is due at the latest.
+func (p *Publisher) nextDelay(again time.Duration) time.Duration {
+	return min(cmp.Or(again, fullInterval), p.lastFull.Add(fullInterval).Sub(p.Clock.Now()))
 }
 
-// publish translates what may have changed and has it served. It says when to look again, if nothing changes before: 0 for never. An
-// error means that nothing was changed.
+// publish translates what may have changed and has it served. It returns when to translate again even if nothing changes: 0 for never.
+// After an error nothing was changed.
 func (p *Publisher) publish(ctx context.Context) (again time.Duration, err error) {
-	if !p.Routed.CoreSynced() {
+	if !p.Informers.CoreSynced() {
 		return 0, fmt.Errorf("not all Services, endpoints and policies are read yet")
 	}
-	if p.began.IsZero() {
-		p.began = p.Clock.Now()
+	if p.startedAt.IsZero() {
+		p.startedAt = p.Clock.Now()
 	}
 	changed := p.stale.take()
-	if again, err = p.publishOnly(ctx, changed); err != nil {
+	if again, err = p.publishNamespaces(ctx, changed); err != nil {
 		p.stale.add(changed.UnsortedList()...)
 	}
 	return again, err
 }
 
-func (p *Publisher) publishOnly(ctx context.Context, changed sets.Set[string]) (again time.Duration, err error) {
-	blank, err := p.blank(changed)
+func (p *Publisher) publishNamespaces(ctx context.Context, changed sets.Set[string]) (again time.Duration, err error) {
+	blank, err := p.newSnapshot(changed)
 	if err != nil {
 		return 0, err
 	}
-	world, err := p.look(ctx, blank)
+	objects, err := p.listObjects(ctx, blank)
 	if err != nil {
 		return 0, err
 	}
-	pic, err := p.paint(blank, world)
+	snap, err := p.build(blank, objects)
 	if err != nil {
 		return 0, err
 	}
-	clusters := translate(pic, world, p.before(pic))
-	told, again, err := p.tell(ctx, pic, clusters)
+	clusters := translate(snap, objects, p.previous(snap))
+	sent, again, err := p.apply(ctx, snap, clusters)
 	if err != nil {
 		return 0, err
 	}
-	p.remember(protocols(told))
-	p.removed(p.gone) // they are among those that were told, which were only to be kept
-	p.gone = nil
-	p.keep(pic, told)
-	p.show(pic)
+	p.addServed(protocols(sent))
+	p.forgetRemoved(p.justRemoved) // after addServed: a removed cluster may be among those that were sent
+	p.justRemoved = nil
+	p.keepSent(snap, sent)
+	p.setSnapshot(snap)
 	return again, nil
 }
 
-// waits: nobody was told anything yet, and it isn't long that something is missing.
-func (p *Publisher) waits() bool {
-	return p.told == nil && p.Clock.Since(p.began) < patience
+// isStarting: nothing was sent yet, and startupTimeout isn't over.
+func (p *Publisher) isStarting() bool {
+	return p.sent == nil && p.Clock.Since(p.startedAt) < startupTimeout
 }

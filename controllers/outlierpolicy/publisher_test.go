@@ -66,18 +66,18 @@ func newTestPublisher(t testing.TB, live client.Reader) (*Publisher, *testclock.
 	if err != nil {
 		t.Fatal(err)
 	}
-	return publisherBy(t, rules, live)
+	return publisherWith(t, rules, live)
 }
 
-// publisherBy follows these rules.
-func publisherBy(t testing.TB, rules *guard.Guard, live client.Reader) (*Publisher, *testclock.FakeClock) {
+// publisherWith follows these rules.
+func publisherWith(t testing.TB, rules *guard.Guard, live client.Reader) (*Publisher, *testclock.FakeClock) {
 	t.Helper()
 	server, err := xds.NewServer(xds.Options{Address: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	now := testclock.NewFakeClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC))
-	return NewPublisher(nil, Options{Options: policy.Options{Guard: rules, Rejections: &kube.Rejections{}}, Routed: &outliers.Informers{}, Clusters: &actuate.Clusters{Server: server}}, live, now), now
+	return NewPublisher(nil, Options{Options: policy.Options{Guard: rules, Rejections: &kube.Rejections{}}, Informers: &outliers.Informers{}, Clusters: &actuate.Clusters{Server: server}}, live, now), now
 }
 
 func key(t *testing.T, name string) outlier.Key {
@@ -98,9 +98,9 @@ func anyProtocol(t *testing.T, names ...string) map[outlier.Key]outlier.Protocol
 	return all
 }
 
-// hosts is a world of Services with one host each.
-func hosts(address string, services ...*corev1.Service) outlier.World {
-	w := outlier.World{Services: services, Slices: map[types.NamespacedName][]*discoveryv1.EndpointSlice{}}
+// hosts are the objects of Services with one host each.
+func hosts(address string, services ...*corev1.Service) outlier.Objects {
+	w := outlier.Objects{Services: services, Slices: map[types.NamespacedName][]*discoveryv1.EndpointSlice{}}
 	for _, svc := range services {
 		w.Slices[client.ObjectKeyFromObject(svc)] = []*discoveryv1.EndpointSlice{{
 			AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: new(""), Port: new(int32(8080))}},
@@ -110,24 +110,24 @@ func hosts(address string, services ...*corev1.Service) outlier.World {
 	return w
 }
 
-func TestAPolicyThatNobodyHasJudgedLeavesItsClustersAndAllHostsGoOn(t *testing.T) {
+func TestAnUnjudgedPolicyKeepsItsClustersAndUpdatesHosts(t *testing.T) {
 	g := NewWithT(t)
 	p, _ := newTestPublisher(t, nil)
 	web, mail, late := service("web", 80), service("mail", 25), service("late", 80)
 	def := stored("shop", "default", 9)
-	first := painted(t, []*v1alpha1.OutlierPolicy{def}, []*corev1.Service{web, mail}, "")
-	first.seen = map[types.NamespacedName]bool{}
-	p.keep(first, byKey(translate(first, hosts("10.0.0.1", web, mail), p.before(first))))
-	g.Expect(p.told["shop"]).To(HaveLen(2))
+	first := snapshotWith(t, []*v1alpha1.OutlierPolicy{def}, []*corev1.Service{web, mail}, "")
+	first.presentServices = map[types.NamespacedName]bool{}
+	p.keepSent(first, byKey(translate(first, hosts("10.0.0.1", web, mail), p.previous(first))))
+	g.Expect(p.sent["shop"]).To(HaveLen(2))
 
 	policies := []*v1alpha1.OutlierPolicy{def, stored("shop", "web", 1, target("web", "")), stored("shop", "late", 1, target("late", ""))}
-	pic := painted(t, policies, nil, "")
-	pic.seen = map[types.NamespacedName]bool{}
+	snap := snapshotWith(t, policies, nil, "")
+	snap.presentServices = map[types.NamespacedName]bool{}
 	for _, name := range []string{"web", "late"} {
-		pic.policies[types.NamespacedName{Namespace: "shop", Name: name}].policy.Doubtful = true
+		snap.policies[types.NamespacedName{Namespace: "shop", Name: name}].policy.Doubtful = true
 	}
 	got := map[string]actuate.Cluster{}
-	for _, c := range translate(pic, hosts("10.0.0.2", web, mail, late), p.before(pic)) {
+	for _, c := range translate(snap, hosts("10.0.0.2", web, mail, late), p.previous(snap)) {
 		got[c.Key.String()] = c
 	}
 	g.Expect(got).To(HaveLen(2), "what nobody was told of waits for the judgement")
@@ -141,35 +141,35 @@ func TestAServiceThatComesBackInAFreezeIsDetectedAsBefore(t *testing.T) {
 	g := NewWithT(t)
 	p, _ := newTestPublisher(t, nil)
 	web, def := service("web", 80), stored("shop", "default", 9)
-	told := func(paused policy.Pause, services ...*corev1.Service) map[outlier.Key]actuate.Cluster {
-		pic := painted(t, []*v1alpha1.OutlierPolicy{def}, services, "")
-		pic.seen, pic.paused = map[types.NamespacedName]bool{}, paused
-		all := byKey(translate(pic, hosts("10.0.0.1", services...), p.before(pic)))
-		p.remember(protocols(all))
-		p.keep(pic, all)
-		return p.told["shop"]
+	sentIn := func(paused policy.Pause, services ...*corev1.Service) map[outlier.Key]actuate.Cluster {
+		snap := snapshotWith(t, []*v1alpha1.OutlierPolicy{def}, services, "")
+		snap.presentServices, snap.paused = map[types.NamespacedName]bool{}, paused
+		all := byKey(translate(snap, hosts("10.0.0.1", services...), p.previous(snap)))
+		p.addServed(protocols(all))
+		p.keepSent(snap, all)
+		return p.sent["shop"]
 	}
 	cluster := key(t, "shop/web/80")
-	g.Expect(told(policy.Pause{}, web)[cluster].Policy).NotTo(BeNil())
+	g.Expect(sentIn(policy.Pause{}, web)[cluster].Policy).NotTo(BeNil())
 	frozen := policy.Pause{By: "freeze", Frozen: true}
-	g.Expect(told(frozen)).To(HaveKey(cluster), "Envoys still have it")
-	g.Expect(told(frozen, web)[cluster].Policy).NotTo(BeNil())
-	p.removed([]string{"shop/web/80"})
-	g.Expect(told(policy.Pause{})).NotTo(HaveKey(cluster), "they were told to remove it")
+	g.Expect(sentIn(frozen)).To(HaveKey(cluster), "Envoys still have it")
+	g.Expect(sentIn(frozen, web)[cluster].Policy).NotTo(BeNil())
+	p.forgetRemoved([]string{"shop/web/80"})
+	g.Expect(sentIn(policy.Pause{})).NotTo(HaveKey(cluster), "they were told to remove it")
 }
 
 func TestAFreezeKeepsClustersOfServicesThatAreGone(t *testing.T) {
 	g := NewWithT(t)
 	p, now := newTestPublisher(t, nil)
-	p.remember(maps.All(anyProtocol(t, "shop/web/80")))
-	web := object{corev1.SchemeGroupVersion.WithKind("Service"), types.NamespacedName{Namespace: "shop", Name: "web"}}
-	p.absences.known[web] = answer{asked: now.Now(), heard: now.Now(), gone: true}
-	pic := painted(t, nil, nil, "")
+	p.addServed(maps.All(anyProtocol(t, "shop/web/80")))
+	web := objectRef{corev1.SchemeGroupVersion.WithKind("Service"), types.NamespacedName{Namespace: "shop", Name: "web"}}
+	p.confirmer.reads[web] = liveRead{readAt: now.Now(), answeredAt: now.Now(), gone: true}
+	snap := snapshotWith(t, nil, nil, "")
 	all := []outlier.Key{key(t, "shop/web/80")}
-	pic.paused = policy.Pause{By: "freeze", Frozen: true}
-	g.Expect(p.absent(pic)).To(Equal(actuate.Absent{Missing: all}))
-	pic.paused = policy.Pause{}
-	g.Expect(p.absent(pic)).To(Equal(actuate.Absent{Missing: all, Gone: all}))
+	snap.paused = policy.Pause{By: "freeze", Frozen: true}
+	g.Expect(p.clusters(snap)).To(Equal(actuate.Absent{Missing: all}))
+	snap.paused = policy.Pause{}
+	g.Expect(p.clusters(snap)).To(Equal(actuate.Absent{Missing: all, Gone: all}))
 }
 
 func TestAClusterWhosePolicyIsGoneIsServedAfterARestart(t *testing.T) {
@@ -179,55 +179,55 @@ func TestAClusterWhosePolicyIsGoneIsServedAfterARestart(t *testing.T) {
 	p.Record = record
 	stopped, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	p.recall(stopped)
+	p.readRecord(stopped)
 	g.Expect(stopped.Err()).To(HaveOccurred(), "it isn't known what there was: nothing is served")
 	record.broken = nil
-	p.recall(t.Context())
+	p.readRecord(t.Context())
 
 	web := service("web", 80)
-	pic := painted(t, nil, []*corev1.Service{web}, "")
-	pic.seen = map[types.NamespacedName]bool{}
-	clusters := translate(pic, hosts("10.0.0.1", web), p.before(pic))
+	snap := snapshotWith(t, nil, []*corev1.Service{web}, "")
+	snap.presentServices = map[types.NamespacedName]bool{}
+	clusters := translate(snap, hosts("10.0.0.1", web), p.previous(snap))
 	g.Expect(clusters).To(HaveLen(2))
 	g.Expect(clusters[0].Key.String()).To(Equal("shop/web/80"))
 	g.Expect(clusters[0].Policy).To(BeNil())
 	g.Expect(clusters[0].Hosts).To(HaveLen(1))
-	g.Expect(p.record(t.Context())).To(Succeed())
+	g.Expect(p.writeRecord(t.Context())).To(Succeed())
 	g.Expect(record.writes).To(BeZero(), "nothing has changed")
 
-	p.remember(maps.All(anyProtocol(t, "shop/mail/25")))
-	p.removed([]string{"shop/web/80@httproute/checkout"})
-	g.Expect(p.record(t.Context())).To(Succeed())
+	p.addServed(maps.All(anyProtocol(t, "shop/mail/25")))
+	p.forgetRemoved([]string{"shop/web/80@httproute/checkout"})
+	g.Expect(p.writeRecord(t.Context())).To(Succeed())
 	g.Expect(record.keys).To(Equal(anyProtocol(t, "shop/web/80", "shop/mail/25")))
 	p.Clusters.Server.Serves = func() bool { return false }
-	p.remember(maps.All(anyProtocol(t, "shop/new/80")))
-	g.Expect(p.record(t.Context())).NotTo(Succeed())
+	p.addServed(maps.All(anyProtocol(t, "shop/new/80")))
+	g.Expect(p.writeRecord(t.Context())).NotTo(Succeed())
 	g.Expect(record.writes).To(Equal(1), "another installation's cluster is left alone")
 }
 
-func TestAClusterWhoseRouteIsGoneSpeaksAsBeforeAfterARestart(t *testing.T) {
+func TestAClusterWhoseRouteIsGoneKeepsItsProtocolAfterARestart(t *testing.T) {
 	g := NewWithT(t)
 	p, _ := newTestPublisher(t, nil)
 	edge := key(t, "shop/web/80@httpproxy/api")
 	record := &memory{keys: anyProtocol(t, "shop/web/80@httpproxy/plain")}
 	record.keys[edge] = outlier.H2C
 	p.Record = record
-	p.recall(t.Context())
+	p.readRecord(t.Context())
 	web := service("web", 80)
-	pic := painted(t, nil, []*corev1.Service{web}, "")
-	pic.seen = map[types.NamespacedName]bool{}
-	clusters := translate(pic, hosts("10.0.0.1", web), p.before(pic))
+	snap := snapshotWith(t, nil, []*corev1.Service{web}, "")
+	snap.presentServices = map[types.NamespacedName]bool{}
+	clusters := translate(snap, hosts("10.0.0.1", web), p.previous(snap))
 	g.Expect(clusters).To(HaveLen(2))
 	g.Expect(clusters[0].Key).To(Equal(edge))
 	g.Expect(clusters[0].HTTP2).To(BeTrue(), "its hosts know nothing else")
 	g.Expect(clusters[1].HTTP2).To(BeFalse())
 
-	p.remember(maps.All(anyProtocol(t, edge.String()))) // its route says otherwise now
-	g.Expect(p.record(t.Context())).To(Succeed())
+	p.addServed(maps.All(anyProtocol(t, edge.String()))) // its route says otherwise now
+	g.Expect(p.writeRecord(t.Context())).To(Succeed())
 	g.Expect(record.keys).To(HaveKeyWithValue(edge, outlier.AnyProtocol))
 }
 
-func TestAbsenceIsTheAPIServersWordAndNobodyWaitsForIt(t *testing.T) {
+func TestDeletionsAreConfirmedByLiveReads(t *testing.T) {
 	g := NewWithT(t)
 	there := service("there", 80)
 	var down bool
@@ -241,39 +241,39 @@ func TestAbsenceIsTheAPIServersWordAndNobodyWaitsForIt(t *testing.T) {
 	}).Build()
 	now := testclock.NewFakeClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC))
 	changes := 0
-	a := newAbsences(live, now, func() { changes++ })
-	named := func(name string) object {
-		return object{schema.GroupVersionKind{Version: "v1", Kind: "Service"}, types.NamespacedName{Namespace: "shop", Name: name}}
+	a := newDeletionConfirmer(live, now, func() { changes++ })
+	named := func(name string) objectRef {
+		return objectRef{schema.GroupVersionKind{Version: "v1", Kind: "Service"}, types.NamespacedName{Namespace: "shop", Name: name}}
 	}
-	missing := map[object]bool{named("there"): true, named("gone"): true}
+	missing := map[objectRef]bool{named("there"): true, named("gone"): true}
 	answer := func() {
 		for range a.queue.Len() {
 			o, _ := a.queue.Get()
-			a.ask(t.Context(), o)
+			a.read(t.Context(), o)
 			a.queue.Done(o)
 		}
 	}
 	down = true
-	g.Expect(a.confirmed(missing)).To(BeEmpty(), "nobody was asked yet")
+	g.Expect(a.confirmedGone(missing)).To(BeEmpty(), "nobody was asked yet")
 	answer()
-	g.Expect(a.confirmed(missing)).To(BeEmpty(), "no answer says nothing")
+	g.Expect(a.confirmedGone(missing)).To(BeEmpty(), "no answer says nothing")
 	g.Expect(a.queue.Len()).To(BeZero(), "it isn't asked again at once")
 	down = false
 	now.Step(5 * time.Second)
-	a.confirmed(missing)
+	a.confirmedGone(missing)
 	answer()
 	g.Expect(changes).To(Equal(2), "each first answer is news")
-	g.Expect(a.confirmed(missing)).To(Equal(map[object]bool{named("gone"): true}))
+	g.Expect(a.confirmedGone(missing)).To(Equal(map[objectRef]bool{named("gone"): true}))
 	now.Step(30 * time.Second)
 	down = true
-	g.Expect(a.confirmed(missing)).To(Equal(map[object]bool{named("gone"): true}), "it is asked again, and believed meanwhile")
+	g.Expect(a.confirmedGone(missing)).To(Equal(map[objectRef]bool{named("gone"): true}), "it is asked again, and believed meanwhile")
 	answer()
-	g.Expect(a.confirmed(missing)).To(HaveLen(1))
+	g.Expect(a.confirmedGone(missing)).To(HaveLen(1))
 	now.Step(5 * time.Minute)
-	g.Expect(a.confirmed(missing)).To(BeEmpty(), "but not for ever")
+	g.Expect(a.confirmedGone(missing)).To(BeEmpty(), "but not for ever")
 }
 
-func TestObjectsThatAreGoneTogetherAreReportedTogether(t *testing.T) {
+func TestDeletionsOfOneKindAreReportedTogether(t *testing.T) {
 	g := NewWithT(t)
 	silent := map[string]bool{}
 	live := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
@@ -285,43 +285,43 @@ func TestObjectsThatAreGoneTogetherAreReportedTogether(t *testing.T) {
 		},
 	}).Build()
 	now := testclock.NewFakeClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC))
-	a := newAbsences(live, now, func() {})
-	missing := map[object]bool{}
+	a := newDeletionConfirmer(live, now, func() {})
+	missing := map[objectRef]bool{}
 	miss := func(kind, name string) {
-		missing[object{schema.GroupVersionKind{Version: "v1", Kind: kind}, types.NamespacedName{Namespace: "shop", Name: name}}] = true
+		missing[objectRef{schema.GroupVersionKind{Version: "v1", Kind: kind}, types.NamespacedName{Namespace: "shop", Name: name}}] = true
 	}
 	for i := range 13 {
 		miss("Service", fmt.Sprintf("s%02d", i))
 	}
 	answer := func() {
 		o, _ := a.queue.Get()
-		a.ask(t.Context(), o)
+		a.read(t.Context(), o)
 		a.queue.Done(o)
 	}
 	silent["s03"] = true
-	for a.confirmed(missing); a.queue.Len() > 0; {
+	for a.confirmedGone(missing); a.queue.Len() > 0; {
 		answer()
 		if a.queue.Len() > 0 {
-			g.Expect(a.confirmed(missing)).To(BeEmpty(), "some have no answer yet")
+			g.Expect(a.confirmedGone(missing)).To(BeEmpty(), "some have no answer yet")
 		}
 	}
-	g.Expect(a.confirmed(missing)).To(BeEmpty(), "of one the API server can't tell")
+	g.Expect(a.confirmedGone(missing)).To(BeEmpty(), "of one the API server can't tell")
 	g.Expect(a.queue.Len()).To(BeZero())
 	miss("HTTPRoute", "checkout")
-	a.confirmed(missing)
+	a.confirmedGone(missing)
 	answer()
-	g.Expect(a.confirmed(missing)).To(HaveLen(1), "kinds don't wait for each other: one may never tell")
+	g.Expect(a.confirmedGone(missing)).To(HaveLen(1), "kinds don't wait for each other: one may never tell")
 
 	now.Step(5 * time.Second)
 	delete(silent, "s03")
-	a.confirmed(missing)
+	a.confirmedGone(missing)
 	g.Expect(a.queue.Len()).To(Equal(1))
 	answer()
-	g.Expect(a.confirmed(missing)).To(HaveLen(14))
+	g.Expect(a.confirmedGone(missing)).To(HaveLen(14))
 	miss("Service", "late")
-	g.Expect(a.confirmed(missing)).To(HaveLen(14), "what was reported stays so, or its ten minutes would begin anew")
+	g.Expect(a.confirmedGone(missing)).To(HaveLen(14), "what was reported stays so, or its ten minutes would begin anew")
 	answer()
-	g.Expect(a.confirmed(missing)).To(HaveLen(15))
+	g.Expect(a.confirmedGone(missing)).To(HaveLen(15))
 }
 
 // gateway is a cluster that has HTTPRoutes and no other kind of routes.
@@ -337,24 +337,24 @@ func (gateway) RESTMapping(kind schema.GroupKind, _ ...string) (*meta.RESTMappin
 func TestWhatIsMissing(t *testing.T) {
 	g := NewWithT(t)
 	p, _ := newTestPublisher(t, nil)
-	p.Routed = &outliers.Informers{Cache: &informertest.FakeInformers{}, Mapper: gateway{}, Definition: undefined}
+	p.Informers = &outliers.Informers{Cache: &informertest.FakeInformers{}, Mapper: gateway{}, Definition: undefined}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	go func() { _ = p.Routed.Start(ctx) }()
-	g.Eventually(func() bool { _, ok := p.Routed.RouteKind("HTTPRoute"); return ok }, "5s").Should(BeTrue())
-	p.remember(maps.All(anyProtocol(t, "shop/web/80", "shop/gone/80", "shop/web/80@httproute/checkout", "shop/web/80@httpproxy/old")))
-	pic := &picture{index: outlier.NewIndex(nil, nil, systemNamespace), seen: map[types.NamespacedName]bool{{Namespace: "shop", Name: "web"}: true}}
+	go func() { _ = p.Informers.Start(ctx) }()
+	g.Eventually(func() bool { _, ok := p.Informers.RouteKind("HTTPRoute"); return ok }, "5s").Should(BeTrue())
+	p.addServed(maps.All(anyProtocol(t, "shop/web/80", "shop/gone/80", "shop/web/80@httproute/checkout", "shop/web/80@httpproxy/old")))
+	snap := &policySnapshot{index: outlier.NewIndex(nil, nil, systemNamespace), presentServices: map[types.NamespacedName]bool{{Namespace: "shop", Name: "web"}: true}}
 	names := func() (all []string) {
-		for o := range p.missing(pic) {
+		for o := range p.missingObjects(snap) {
 			all = append(all, o.kind.Kind+" "+o.String())
 		}
 		slices.Sort(all)
 		return all
 	}
 	g.Expect(names()).To(Equal([]string{"HTTPRoute shop/checkout", "Service shop/gone"}), "of a kind that the cluster doesn't have nobody can tell")
-	pic.unread = map[string]bool{"HTTPRoute": true, "HTTPProxy": true}
+	snap.unreadKinds = map[string]bool{"HTTPRoute": true, "HTTPProxy": true}
 	g.Expect(names()).To(Equal([]string{"Service shop/gone"}), "nor of one that isn't read")
-	pic.unread = nil
-	pic.index = outlier.NewIndex(nil, []outlier.Route{{Namespace: "shop", RouteKey: outlier.RouteKey{Kind: "HTTPRoute", Name: "checkout"}}}, systemNamespace)
+	snap.unreadKinds = nil
+	snap.index = outlier.NewIndex(nil, []outlier.Route{{Namespace: "shop", RouteKey: outlier.RouteKey{Kind: "HTTPRoute", Name: "checkout"}}}, systemNamespace)
 	g.Expect(names()).To(Equal([]string{"Service shop/gone"}), "it is there, whatever it names")
 }

@@ -20,32 +20,32 @@ import (
 // controllerName is who writes the status, in GEP-713's terms.
 const controllerName = "autohealer.resourcestack.com/outlierpolicy"
 
-// statusOf describes a policy. The same picture and the same progress give the same status, so that nothing is written when
-// nothing changed. Told is nil when nobody is served; gateways are how it stands with those.
-func statusOf(op *v1alpha1.OutlierPolicy, pic *picture, told *actuate.Clusters, gateways []v1alpha1.OutlierAncestorStatus) v1alpha1.OutlierPolicyStatus {
-	s := pic.policies[client.ObjectKeyFromObject(op)]
+// statusOf returns a policy's status. The same snapshot and the same progress give the same status, so that nothing is written when
+// nothing changed. Envoys is nil when no xDS is served; gateways are the ancestors for Gateways.
+func statusOf(op *v1alpha1.OutlierPolicy, snap *policySnapshot, envoys *actuate.Clusters, gateways []v1alpha1.OutlierAncestorStatus) v1alpha1.OutlierPolicyStatus {
+	s := snap.policies[client.ObjectKeyFromObject(op)]
 	after := *op.Status.DeepCopy()
-	after.ObservedGeneration, after.Clusters, after.Hosts = op.Generation, int32(len(s.clusters)), hostsOf(s.clusters)
+	after.ObservedGeneration, after.Clusters, after.Hosts = op.Generation, int32(len(s.clusters)), countHosts(s.clusters)
 	after.Ancestors = nil
 	targets := op.Spec.TargetRefs
 	if len(targets) == 0 {
-		after.Ancestors = append(after.Ancestors, ancestor(op, pic, told, nil))
+		after.Ancestors = append(after.Ancestors, ancestorStatus(op, snap, envoys, nil))
 	}
 	for i := range targets {
-		after.Ancestors = append(after.Ancestors, ancestor(op, pic, told, &targets[i]))
+		after.Ancestors = append(after.Ancestors, ancestorStatus(op, snap, envoys, &targets[i]))
 	}
-	after.Ancestors = append(after.Ancestors, gateways[:min(len(gateways), mostAncestors-len(after.Ancestors))]...)
-	shared(op, s, pic, told != nil || len(gateways) > 0).Put(&after.Conditions, op.Generation)
-	policy.SetWhileTrue(&after.Conditions, op.Generation, atRisk(s))
-	policy.SetWhileTrue(&after.Conditions, op.Generation, removalHeld(s.policy, pic, told))
+	after.Ancestors = append(after.Ancestors, gateways[:min(len(gateways), maxAncestors-len(after.Ancestors))]...)
+	commonConditions(op, s, snap, envoys != nil || len(gateways) > 0).Put(&after.Conditions, op.Generation)
+	policy.SetWhileTrue(&after.Conditions, op.Generation, atRiskCondition(s))
+	policy.SetWhileTrue(&after.Conditions, op.Generation, removalDelayedCondition(s.policy, snap, envoys))
 	return after
 }
 
-// shared is what the conditions that every kind has tell of this policy.
-func shared(op *v1alpha1.OutlierPolicy, s *standing, pic *picture, reachesEnvoys bool) policy.Conditions {
+// commonConditions are the conditions that every kind has.
+func commonConditions(op *v1alpha1.OutlierPolicy, s *policyState, snap *policySnapshot, reachesEnvoys bool) policy.Conditions {
 	state := policy.Conditions{
-		Acceptance: policy.AcceptanceOf(s.verdict, s.unreadable), Changes: "clusters", Synced: true, Paused: pic.paused,
-		Says: fmt.Sprintf("It holds for %d clusters with %d hosts; for %d more another policy does.", len(s.clusters), hostsOf(s.clusters), len(s.overridden)+len(s.conflicted)),
+		Acceptance: policy.AcceptanceOf(s.verdict, s.unreadable), Changes: "clusters", Synced: true, Paused: snap.paused,
+		Says: fmt.Sprintf("It holds for %d clusters with %d hosts; for %d more another policy does.", len(s.clusters), countHosts(s.clusters), len(s.overridden)+len(s.conflicted)),
 	}
 	if !reachesEnvoys {
 		state.Stuck = policy.Stuck{Reason: v1alpha1.ReasonNotServed, Message: "No Envoy is served: start Autohealer with --xds-bind-address, or label a Gateway of Envoy Gateway's."}
@@ -56,8 +56,8 @@ func shared(op *v1alpha1.OutlierPolicy, s *standing, pic *picture, reachesEnvoys
 	return state
 }
 
-// atRisk: the policy may take everything that a cluster has left.
-func atRisk(s *standing) metav1.Condition {
+// atRiskCondition: the policy may eject all hosts of a cluster at once.
+func atRiskCondition(s *policyState) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionAtRisk}
 	var names []string
 	for _, c := range s.clusters {
@@ -73,42 +73,43 @@ func atRisk(s *standing) metav1.Condition {
 	return c
 }
 
-// removalHeld: Envoys keep clusters of Services and routes that are gone. It is told where those were, and by the cluster's default.
-func removalHeld(p *outlier.Policy, pic *picture, told *actuate.Clusters) metav1.Condition {
+// removalDelayedCondition: Envoys keep clusters of Services and routes that are gone. Policies in their namespaces have it, and the
+// cluster's default.
+func removalDelayedCondition(p *outlier.Policy, snap *policySnapshot, envoys *actuate.Clusters) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionClusterRemovalDelayed}
-	if told == nil {
+	if envoys == nil {
 		return c
 	}
-	held := told.RemovalHeld()
-	names := slices.DeleteFunc(held.Clusters, func(name string) bool {
+	delayed := envoys.DelayedRemovals()
+	names := slices.DeleteFunc(delayed.Clusters, func(name string) bool {
 		key, _ := outlier.ParseKey(name)
-		return key.Service.Namespace != p.Namespace && !pic.index.IsGlobal(p)
+		return key.Service.Namespace != p.Namespace && !snap.index.IsGlobal(p)
 	})
 	if len(names) > 0 {
 		c.Reason = v1alpha1.ReasonTooManyRemovals
 		c.Message = fmt.Sprintf("Envoys keep %d clusters whose Services or routes are gone, because more than a tenth of all would go at once: %s. "+
 			"From %s on a tenth goes each minute. A Guardrail with frozen: true keeps them.",
-			len(names), strings.Join(names[:min(5, len(names))], ", "), held.Since.UTC().Format(time.RFC3339))
+			len(names), strings.Join(names[:min(5, len(names))], ", "), delayed.Start.UTC().Format(time.RFC3339))
 	}
 	return c
 }
 
-// ancestor tells how a policy stands with a target; nil stands for a default's namespace.
-func ancestor(op *v1alpha1.OutlierPolicy, pic *picture, told *actuate.Clusters, ref *v1alpha1.OutlierTargetReference) v1alpha1.OutlierAncestorStatus {
-	s := pic.policies[client.ObjectKeyFromObject(op)]
-	clusters := s.of(ref)
+// ancestorStatus is a policy's status for a target; a nil target stands for a default's namespace.
+func ancestorStatus(op *v1alpha1.OutlierPolicy, snap *policySnapshot, envoys *actuate.Clusters, ref *v1alpha1.OutlierTargetReference) v1alpha1.OutlierAncestorStatus {
+	s := snap.policies[client.ObjectKeyFromObject(op)]
+	clusters := s.clustersFor(ref)
 	a := v1alpha1.OutlierAncestorStatus{
-		AncestorRef: reference(op.Namespace, ref), ControllerName: controllerName, Clusters: int32(len(clusters)), Hosts: hostsOf(clusters),
+		AncestorRef: ancestorReference(op.Namespace, ref), ControllerName: controllerName, Clusters: int32(len(clusters)), Hosts: countHosts(clusters),
 	}
 	for _, before := range op.Status.Ancestors {
 		if equality.Semantic.DeepEqual(before.AncestorRef, a.AncestorRef) {
 			a.Conditions = slices.Clone(before.Conditions)
 		}
 	}
-	policy.Set(&a.Conditions, op.Generation, accepted(op, s, pic, ref, clusters))
-	programmed, proxies := progress(clusters, told, pic.paused)
+	policy.Set(&a.Conditions, op.Generation, acceptedCondition(op, s, snap, ref, clusters))
+	programmed, proxies := programmedCondition(clusters, envoys, snap.paused)
 	policy.Set(&a.Conditions, op.Generation, programmed)
-	if told != nil && told.KnowsOthers() {
+	if envoys != nil && envoys.KnowsOthers() {
 		a.Proxies = &proxies
 	}
 	if len(clusters) > 0 && s.policy.Detects() {
@@ -118,30 +119,31 @@ func ancestor(op *v1alpha1.OutlierPolicy, pic *picture, told *actuate.Clusters, 
 	return a
 }
 
-// accepted says whether the policy holds for a target, and why not.
-func accepted(op *v1alpha1.OutlierPolicy, s *standing, pic *picture, ref *v1alpha1.OutlierTargetReference, clusters []cluster) metav1.Condition {
+// acceptedCondition says whether the policy holds for a target, and why not.
+func acceptedCondition(op *v1alpha1.OutlierPolicy, s *policyState, snap *policySnapshot, ref *v1alpha1.OutlierTargetReference, clusters []cluster) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse}
-	overTLS, lacks := pic.overTLS(op.Namespace, ref), ""
+	overTLS, missing := snap.overTLS(op.Namespace, ref), ""
 	if ref != nil {
-		lacks = pic.index.Lacks(op.Namespace, *ref, pic.services[op.Namespace])
+		missing = snap.index.Missing(op.Namespace, *ref, snap.services[op.Namespace])
 	}
-	switch holder := holderOf(op, pic, ref); {
+	switch holder := holderOf(op, snap, ref); {
 	case s.policy.Refused:
 		c.Reason, c.Message = v1alpha1.ReasonInvalid, "The rules refuse the policy; see its condition Accepted."
 	case holder != nil && holder != s.policy:
 		c.Reason, c.Message = v1alpha1.ReasonConflicted, fmt.Sprintf("OutlierPolicy %s is older and has the same target.", holder.Key())
-	case ref != nil && pic.unread[ref.Kind]:
+	case ref != nil && snap.unreadKinds[ref.Kind]:
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonPending, fmt.Sprintf("Objects of kind %s can't be read yet; Envoys keep what they have of them.", ref.Kind)
-	case lacks != "":
-		c.Reason, c.Message = v1alpha1.ReasonTargetNotFound, "There is no "+lacks+"."
+	case missing != "":
+		c.Reason, c.Message = v1alpha1.ReasonTargetNotFound, "There is no "+missing+"."
 	default:
-		holds(&c, clusters, len(s.overridden), overTLS)
+		setAccepted(&c, clusters, len(s.overridden), overTLS)
 	}
 	return c
 }
 
-// holds says for how many clusters a policy holds that may, and what it doesn't do for them; overTLS is where its traffic goes over TLS.
-func holds(c *metav1.Condition, clusters []cluster, overridden int, overTLS string) {
+// setAccepted sets the condition of a policy that nothing prevents: for how many clusters it holds, and what Envoys don't do for them;
+// overTLS is where its traffic goes over TLS.
+func setAccepted(c *metav1.Condition, clusters []cluster, overridden int, overTLS string) {
 	switch {
 	case len(clusters) == 0 && overTLS != "":
 		c.Reason, c.Message = v1alpha1.ReasonOverTLS, fmt.Sprintf("Its traffic to %s goes over TLS, whose names, certificates and authorities Autohealer doesn't know: Envoys get no cluster for it.", overTLS)
@@ -152,12 +154,12 @@ func holds(c *metav1.Condition, clusters []cluster, overridden int, overTLS stri
 		if overTLS != "" {
 			c.Message += fmt.Sprintf(" Traffic to %s goes over TLS: there is no cluster for it.", overTLS)
 		}
-		c.Message += notFollowed(clusters)
+		c.Message += notFollowedText(clusters)
 	}
 }
 
-// notFollowed are sentences about what Services of clusters say and Envoys aren't told.
-func notFollowed(clusters []cluster) (text string) {
+// notFollowedText has sentences about settings of the clusters' Services that Envoys don't follow.
+func notFollowedText(clusters []cluster) (text string) {
 	all := set.New[string]()
 	for _, c := range clusters {
 		all.Insert(c.NotFollowed()...)
@@ -173,38 +175,38 @@ func notFollowed(clusters []cluster) (text string) {
 }
 
 // overTLS is where a target's traffic goes over TLS; "" for nowhere.
-func (pic *picture) overTLS(namespace string, ref *v1alpha1.OutlierTargetReference) string {
+func (snap *policySnapshot) overTLS(namespace string, ref *v1alpha1.OutlierTargetReference) string {
 	if ref == nil {
 		return ""
 	}
-	return pic.index.OverTLS(namespace, *ref, pic.services[namespace])
+	return snap.index.OverTLS(namespace, *ref, snap.services[namespace])
 }
 
-func holderOf(op *v1alpha1.OutlierPolicy, pic *picture, ref *v1alpha1.OutlierTargetReference) *outlier.Policy {
+func holderOf(op *v1alpha1.OutlierPolicy, snap *policySnapshot, ref *v1alpha1.OutlierTargetReference) *outlier.Policy {
 	if ref == nil {
 		return nil
 	}
-	return pic.index.Holder(op.Namespace, *ref)
+	return snap.index.Holder(op.Namespace, *ref)
 }
 
-// tally sums up how far Envoys are with some clusters.
-type tally struct {
-	nacks, doubts []string
-	withheld      int
-	proxies       v1alpha1.OutlierProxies
-	// unknown: nobody can tell yet which Envoys are connected to other replicas.
+// envoyProgress is how far Envoys are with some clusters.
+type envoyProgress struct {
+	nacks, unconfirmed []string
+	paused             int
+	proxies            v1alpha1.OutlierProxies
+	// unknown: it isn't known yet which Envoys are connected to other replicas.
 	unknown bool
 }
 
-func tallyOf(clusters []cluster, told *actuate.Clusters) (t tally) {
-	keys, rejections := make([]outlier.Key, len(clusters)), told.Rejections()
+func progressOf(clusters []cluster, envoys *actuate.Clusters) (t envoyProgress) {
+	keys, rejections := make([]outlier.Key, len(clusters)), envoys.Rejections()
 	for i, one := range clusters {
 		keys[i] = one.Key
-		if one.withheld {
-			t.withheld++
+		if one.paused {
+			t.paused++
 		}
-		if one.doubt != nil {
-			t.doubts = append(t.doubts, one.doubt.Error())
+		if one.unconfirmed != nil {
+			t.unconfirmed = append(t.unconfirmed, one.unconfirmed.Error())
 		}
 		if len(rejections) == 0 {
 			continue
@@ -213,47 +215,48 @@ func tallyOf(clusters []cluster, told *actuate.Clusters) (t tally) {
 			t.nacks = append(t.nacks, fmt.Sprintf("%s: %s", one.Key, r.Message))
 		}
 	}
-	t.unknown = !told.KnowsOthers() // before it is asked what they have
-	connected, acked := told.Together(keys)
+	t.unknown = !envoys.KnowsOthers() // read before the counts, which may only be newer
+	connected, acked := envoys.CountProxies(keys)
 	t.proxies = v1alpha1.OutlierProxies{Connected: int32(connected), Acked: int32(acked)}
 	return t
 }
 
-// progress says how far Envoys are with some clusters.
-func progress(clusters []cluster, told *actuate.Clusters, paused policy.Pause) (metav1.Condition, v1alpha1.OutlierProxies) {
+// programmedCondition says how far Envoys are with some clusters.
+func programmedCondition(clusters []cluster, envoys *actuate.Clusters, paused policy.Pause) (metav1.Condition, v1alpha1.OutlierProxies) {
 	c := metav1.Condition{Type: v1alpha1.ConditionProgrammed, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNoProxies, Message: "No Envoy that may see it is connected."}
-	if told == nil {
+	if envoys == nil {
 		return c, v1alpha1.OutlierProxies{}
 	}
 	if len(clusters) == 0 {
 		c.Reason, c.Message = v1alpha1.ReasonNoClusters, "It holds for no cluster, so there is nothing that Envoys could have."
 		return c, v1alpha1.OutlierProxies{}
 	}
-	t := tallyOf(clusters, told)
+	t := progressOf(clusters, envoys)
 	all := t.proxies
-	if len(t.nacks)+t.withheld+len(t.doubts) > 0 || all.Connected > 0 {
+	if len(t.nacks)+t.paused+len(t.unconfirmed) > 0 || all.Connected > 0 {
 		c.Status = metav1.ConditionFalse
 	}
 	switch {
 	case len(t.nacks) > 0:
 		slices.Sort(t.nacks)
-		c.Reason, c.Message = v1alpha1.ReasonNacked, cut(t.nacks[0])
-	case t.withheld > 0:
-		c.Reason, c.Message = v1alpha1.ReasonPaused, fmt.Sprintf("%s: Envoys keep %d of %d clusters as they were.", paused.By, t.withheld, len(clusters))
-	case len(t.doubts) > 0:
-		c.Reason, c.Message = v1alpha1.ReasonPending, cut(fmt.Sprintf("Envoys keep %d of %d clusters as they were: %s.", len(t.doubts), len(clusters), slices.Min(t.doubts)))
+		c.Reason, c.Message = v1alpha1.ReasonNacked, truncate(t.nacks[0])
+	case t.paused > 0:
+		c.Reason, c.Message = v1alpha1.ReasonPaused, fmt.Sprintf("%s: Envoys keep %d of %d clusters as they were.", paused.By, t.paused, len(clusters))
+	case len(t.unconfirmed) > 0:
+		c.Reason, c.Message = v1alpha1.ReasonPending, truncate(fmt.Sprintf("Envoys keep %d of %d clusters as they were: %s.", len(t.unconfirmed), len(clusters), slices.Min(t.unconfirmed)))
 	case t.unknown:
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonPending, "It isn't known yet which Envoys are connected to other replicas."
-	case all.Connected > 0 && all.Acked < all.Connected:
-		c.Reason, c.Message = v1alpha1.ReasonPending, fmt.Sprintf("%d of the %d Envoys that are connected have it.", all.Acked, all.Connected)
 	case all.Connected > 0:
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonProgrammed, fmt.Sprintf("It is what the %d Envoys have that are connected.", all.Connected)
+		c.Reason, c.Message = v1alpha1.ReasonPending, fmt.Sprintf("%d of %d connected Envoys acknowledged the clusters.", all.Acked, all.Connected)
+		if all.Acked == all.Connected {
+			c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonProgrammed
+		}
 	}
 	return c, all
 }
 
-// cut leaves of Envoy's words what a condition's message has room for.
-func cut(text string) string {
+// truncate shortens a message to what a condition may have.
+func truncate(text string) string {
 	const longest = 1024
 	if len(text) <= longest {
 		return text
@@ -261,15 +264,15 @@ func cut(text string) string {
 	return strings.ToValidUTF8(text[:longest], "") + "…"
 }
 
-func hostsOf(clusters []cluster) (n int32) {
+func countHosts(clusters []cluster) (n int32) {
 	for _, c := range clusters {
 		n += int32(len(c.hosts))
 	}
 	return n
 }
 
-// reference names a target; nil stands for a default's namespace.
-func reference(namespace string, ref *v1alpha1.OutlierTargetReference) v1alpha1.OutlierAncestorReference {
+// ancestorReference refers to a target; nil stands for a default's namespace.
+func ancestorReference(namespace string, ref *v1alpha1.OutlierTargetReference) v1alpha1.OutlierAncestorReference {
 	if ref == nil {
 		return v1alpha1.OutlierAncestorReference{Kind: "Namespace", Name: namespace}
 	}

@@ -40,10 +40,10 @@ func target(service, port string) v1alpha1.OutlierTargetReference {
 	return v1alpha1.OutlierTargetReference{Kind: "Service", Name: service, SectionName: port}
 }
 
-// painted is the picture of policies over Services in shop; the rules refuse the one that is named.
-func painted(t *testing.T, policies []*v1alpha1.OutlierPolicy, services []*corev1.Service, refused string) *picture {
+// snapshotWith is the snapshot of policies over Services in shop; the rules refuse the one that is named.
+func snapshotWith(t *testing.T, policies []*v1alpha1.OutlierPolicy, services []*corev1.Service, refused string) *policySnapshot {
 	t.Helper()
-	pic := &picture{policies: map[types.NamespacedName]*standing{}, services: map[string][]*corev1.Service{"shop": services}}
+	snap := &policySnapshot{policies: map[types.NamespacedName]*policyState{}, services: map[string][]*corev1.Service{"shop": services}}
 	read := make([]*outlier.Policy, 0, len(policies))
 	for _, op := range policies {
 		p, err := outlier.NewPolicy(op)
@@ -51,16 +51,16 @@ func painted(t *testing.T, policies []*v1alpha1.OutlierPolicy, services []*corev
 			t.Fatal(err)
 		}
 		p.Refused = op.Name == refused
-		pic.policies[client.ObjectKeyFromObject(op)] = &standing{generation: op.Generation, reading: reading{policy: p}}
+		snap.policies[client.ObjectKeyFromObject(op)] = &policyState{generation: op.Generation, parsedPolicy: parsedPolicy{policy: p}}
 		read = append(read, p)
 	}
-	pic.index = outlier.NewIndex(read, nil, systemNamespace)
+	snap.index = outlier.NewIndex(read, nil, systemNamespace)
 	for _, svc := range services {
-		for _, a := range pic.index.Assign(svc, nil) {
-			pic.add(a, []outlier.Host{{Address: "10.0.0.1", Port: 8080, Pod: "web-1", PodUID: "uid-1"}, {Address: "10.0.0.2", Port: 8080, Pod: "web-2"}}, false)
+		for _, a := range snap.index.Assign(svc, nil) {
+			snap.addCluster(a, []outlier.Host{{Address: "10.0.0.1", Port: 8080, Pod: "web-1", PodUID: "uid-1"}, {Address: "10.0.0.2", Port: 8080, Pod: "web-2"}}, false)
 		}
 	}
-	return pic
+	return snap
 }
 
 func TestWhatATargetsStatusSays(t *testing.T) {
@@ -119,12 +119,12 @@ func TestWhatATargetsStatusSays(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pic := painted(t, c.policies, []*corev1.Service{web, mail, empty, sticky}, c.refused)
+			snap := snapshotWith(t, c.policies, []*corev1.Service{web, mail, empty, sticky}, c.refused)
 			for _, op := range c.policies {
 				if op.Name != c.of {
 					continue
 				}
-				status := statusOf(op, pic, nil, nil)
+				status := statusOf(op, snap, nil, nil)
 				a := status.Ancestors[0]
 				got := meta.FindStatusCondition(a.Conditions, "Accepted")
 				if got.Status != c.status || got.Reason != c.reason || got.Message != c.message || got.ObservedGeneration != 3 {
@@ -133,8 +133,8 @@ func TestWhatATargetsStatusSays(t *testing.T) {
 				if a.Clusters != c.clusters || a.Hosts != 2*c.clusters || (a.Effective != nil) != c.effective {
 					t.Errorf("clusters %d, hosts %d, effective %v", a.Clusters, a.Hosts, a.Effective)
 				}
-				if after := statusOf(withStatus(op, status), pic, nil, nil); !equality.Semantic.DeepEqual(after, status) {
-					t.Error("the same picture gives another status")
+				if after := statusOf(withStatus(op, status), snap, nil, nil); !equality.Semantic.DeepEqual(after, status) {
+					t.Error("the same snapshot gives another status")
 				}
 			}
 		})
@@ -169,17 +169,17 @@ func TestWhatATargetsStatusSaysOfTLS(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pic := &picture{
-				policies: map[types.NamespacedName]*standing{p.Key(): {generation: op.Generation, reading: reading{policy: p}}},
+			snap := &policySnapshot{
+				policies: map[types.NamespacedName]*policyState{p.Key(): {generation: op.Generation, parsedPolicy: parsedPolicy{policy: p}}},
 				services: map[string][]*corev1.Service{"shop": {web}},
 				index: outlier.NewIndex([]*outlier.Policy{p}, []outlier.Route{
 					{Namespace: "shop", RouteKey: outlier.RouteKey{Kind: "HTTPProxy", Name: "web"}, Backends: c.backends},
 				}, systemNamespace),
 			}
-			for _, a := range pic.index.Assign(web, nil) {
-				pic.add(a, nil, false)
+			for _, a := range snap.index.Assign(web, nil) {
+				snap.addCluster(a, nil, false)
 			}
-			got := meta.FindStatusCondition(statusOf(op, pic, nil, nil).Ancestors[0].Conditions, "Accepted")
+			got := meta.FindStatusCondition(statusOf(op, snap, nil, nil).Ancestors[0].Conditions, "Accepted")
 			if string(got.Status) != c.status || got.Reason != c.reason || got.Message != c.message {
 				t.Errorf("got %+v", got)
 			}

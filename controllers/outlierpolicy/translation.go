@@ -16,44 +16,44 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 )
 
-// tell has clusters served, and gives what was told of each. One about which there is doubt keeps what was told before. Namespaces with
-// doubt, or where something is missing, stay stale.
-func (p *Publisher) tell(ctx context.Context, pic *picture, clusters []actuate.Cluster) (told map[outlier.Key]actuate.Cluster, again time.Duration, err error) {
+// apply has clusters served, and returns what Envoys were sent of each. One whose policy can't be confirmed stays as it was sent before.
+// Namespaces with such clusters, or where something is missing, stay stale.
+func (p *Publisher) apply(ctx context.Context, snap *policySnapshot, clusters []actuate.Cluster) (sent map[outlier.Key]actuate.Cluster, again time.Duration, err error) {
 	var held map[outlier.Key]error
 	if p.Clusters != nil {
-		absent := p.absent(pic)
-		if len(absent.Missing) > 0 && !pic.paused.Frozen {
-			again = askSoon
+		missing := p.clusters(snap)
+		if len(missing.Missing) > 0 && !snap.paused.Frozen {
+			again = unansweredRetry
 		}
-		if held, err = p.Clusters.Apply(ctx, clusters, pic.only, absent); err != nil {
+		if held, err = p.Clusters.Apply(ctx, clusters, snap.onlyNamespaces, missing); err != nil {
 			return nil, 0, err
 		}
-		for _, key := range absent.Missing {
+		for _, key := range missing.Missing {
 			p.stale.add(key.Service.Namespace)
 		}
 	}
-	told = make(map[outlier.Key]actuate.Cluster, len(clusters))
+	sent = make(map[outlier.Key]actuate.Cluster, len(clusters))
 	for _, c := range clusters {
 		if held[c.Key] == nil {
-			told[c.Key] = c
+			sent[c.Key] = c
 			continue
 		}
-		again = lookAgain
+		again = retryAfter
 		p.stale.add(c.Key.Service.Namespace)
-		log.FromContext(ctx).V(1).Info("Envoys keep a cluster as it was, looking again", "cluster", c.Key.String(), "reason", held[c.Key].Error())
-		if before, was := p.told[c.Key.Service.Namespace][c.Key]; was {
-			told[c.Key] = before
-		} else if p.told == nil {
-			told[c.Key] = c.InDoubt()
+		log.FromContext(ctx).V(1).Info("Can't confirm a cluster's policy; Envoys keep the cluster as it was; retrying", "cluster", c.Key.String(), "reason", held[c.Key].Error())
+		if before, was := p.sent[c.Key.Service.Namespace][c.Key]; was {
+			sent[c.Key] = before
+		} else if p.sent == nil {
+			sent[c.Key] = c.InDoubt()
 		}
 	}
-	pic.doubt(held)
-	return told, again, nil
+	snap.setUnconfirmed(held)
+	return sent, again, nil
 }
 
-// keep what was told of the namespaces that a picture covers, and what Envoys still have of Services and routes that are missing there:
-// one that comes back during a freeze, or while there is doubt about its policy, goes on as it was.
-func (p *Publisher) keep(pic *picture, told map[outlier.Key]actuate.Cluster) {
+// keepSent stores what was sent of the namespaces that a snapshot covers, and keeps what Envoys still have of Services and routes that are
+// missing there: one that returns during a freeze, or while its policy is doubtful, continues as it was.
+func (p *Publisher) keepSent(snap *policySnapshot, sent map[outlier.Key]actuate.Cluster) {
 	next := map[string]map[outlier.Key]actuate.Cluster{}
 	add := func(key outlier.Key, c actuate.Cluster) {
 		if next[key.Service.Namespace] == nil {
@@ -61,109 +61,108 @@ func (p *Publisher) keep(pic *picture, told map[outlier.Key]actuate.Cluster) {
 		}
 		next[key.Service.Namespace][key] = c
 	}
-	for key, c := range told {
+	for key, c := range sent {
 		add(key, c)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for namespace := range covered(pic, p.told) {
-		for key, before := range p.told[namespace] {
+	for namespace := range coveredNamespaces(snap, p.sent) {
+		for key, before := range p.sent[namespace] {
 			_, is := next[namespace][key]
 			if _, has := p.served[namespace][key]; has && !is {
 				add(key, before)
 			}
 		}
 	}
-	if pic.only == nil {
-		p.told, p.complete = next, p.Clock.Now()
+	if snap.onlyNamespaces == nil {
+		p.sent, p.lastFull = next, p.Clock.Now()
 		return
 	}
-	for namespace := range pic.only {
-		delete(p.told, namespace)
+	for namespace := range snap.onlyNamespaces {
+		delete(p.sent, namespace)
 	}
-	maps.Copy(p.told, next)
+	maps.Copy(p.sent, next)
 }
 
-// covered are the namespaces of something that a picture covers.
-func covered[V any](pic *picture, all map[string]V) iter.Seq[string] {
-	if pic.only == nil {
+// coveredNamespaces are the namespaces of a map that a snapshot covers.
+func coveredNamespaces[V any](snap *policySnapshot, all map[string]V) iter.Seq[string] {
+	if snap.onlyNamespaces == nil {
 		return maps.Keys(all)
 	}
-	return maps.Keys(pic.only)
+	return maps.Keys(snap.onlyNamespaces)
 }
 
-// before is what a translation goes on from.
-type before struct {
-	// told is what Envoys were told last, by namespace and cluster; nil when nobody was told anything yet.
-	told map[string]map[outlier.Key]actuate.Cluster
+// previousState is what a translation starts from.
+type previousState struct {
+	// sent is what Envoys were sent last, by namespace and cluster; nil when nothing was sent yet.
+	sent map[string]map[outlier.Key]actuate.Cluster
 	// served are the clusters that Envoys may have in the namespaces that are translated, by Service.
 	served map[types.NamespacedName]map[outlier.Key]outlier.Protocol
 }
 
-// translate is what Envoys are to be told of the namespaces that a picture covers. A process that has told nothing yet takes what it
-// finds as told by the one before, whatever is paused since: else detection would end with each restart during an incident.
-func translate(pic *picture, world outlier.World, b before) []actuate.Cluster {
-	clusters := make([]actuate.Cluster, 0, len(world.Services))
-	for _, svc := range world.Services {
+// translate returns the desired clusters of the namespaces that a snapshot covers. A process that has sent nothing yet takes what it finds
+// as sent by the process before, whatever is paused since: else detection would end with each restart during an incident.
+func translate(snap *policySnapshot, objects outlier.Objects, previous previousState) []actuate.Cluster {
+	clusters := make([]actuate.Cluster, 0, len(objects.Services))
+	for _, svc := range objects.Services {
 		name := client.ObjectKeyFromObject(svc)
-		served := b.served[name]
-		for _, a := range pic.index.Assign(svc, slices.Collect(maps.Keys(served))) {
-			told, was := b.told[svc.Namespace][a.Key]
-			if _, may := served[a.Key]; a.Policy != nil && a.Policy.Doubtful && b.told != nil && !was && !may {
-				continue // no Envoy has it: it comes once its policy is judged
+		served := previous.served[name]
+		for _, a := range snap.index.Assign(svc, slices.Collect(maps.Keys(served))) {
+			sent, was := previous.sent[svc.Namespace][a.Key]
+			if _, isServed := served[a.Key]; a.Policy != nil && a.Policy.Doubtful && previous.sent != nil && !was && !isServed {
+				continue // no Envoy has it: it is served once the rules are evaluated for its policy
 			}
-			c := pic.cluster(a, told, b.told == nil, served[a.Key])
-			c.Hosts = outlier.HostsOf(svc, a.Port, world.Slices[name])
+			c := snap.desiredCluster(a, sent, previous.sent == nil, served[a.Key])
+			c.Hosts = outlier.HostsOf(svc, a.Port, objects.Slices[name])
 			clusters = append(clusters, c)
-			pic.add(a, c.Hosts, c.Policy != a.Policy)
+			snap.addCluster(a, c.Hosts, c.Policy != a.Policy)
 		}
-		pic.seen[name] = true
+		snap.presentServices[name] = true
 	}
 	return clusters
 }
 
-// cluster is what Envoys are to be told of one, where they were told of before; first: nobody was told anything yet. Protocol is how
-// they speak with it, as far as is known.
-func (pic *picture) cluster(a *outlier.Assignment, before actuate.Cluster, first bool, protocol outlier.Protocol) actuate.Cluster {
+// desiredCluster returns a cluster as it is to be served, given what Envoys were sent before; first: nothing was sent yet. Protocol is the
+// recorded one.
+func (snap *policySnapshot) desiredCluster(a *outlier.Assignment, before actuate.Cluster, first bool, protocol outlier.Protocol) actuate.Cluster {
 	c := actuate.Cluster{Assignment: *a}
-	state := lifecycle.Policy{Frozen: pic.paused.Frozen, Paused: pic.paused.By != ""}.State()
+	state := lifecycle.Policy{Frozen: snap.paused.Frozen, Paused: snap.paused.By != ""}.State()
 	switch {
 	case first:
 		state = lifecycle.Active
 	case a.Policy != nil && a.Policy.Doubtful:
 		state = lifecycle.Frozen
 	}
-	switch c.Policy = outlier.Under(state, a.Policy, before.Policy); c.Policy {
+	switch c.Policy = outlier.EffectivePolicy(state, a.Policy, before.Policy); c.Policy {
 	case nil:
 	case before.Policy:
 		c.Admitted = before.Admitted
 	default:
-		c.Admitted = pic.policies[c.Policy.Key()].admitted
+		c.Admitted = snap.policies[c.Policy.Key()].admitted
 	}
 	route := a.Key.Route
-	if route != (outlier.RouteKey{}) && (a.TLS || !pic.index.HasRoute(a.Key.Service.Namespace, route)) { // which only the route could tell
+	if route != (outlier.RouteKey{}) && (a.TLS || !snap.index.HasRoute(a.Key.Service.Namespace, route)) { // which only the route says
 		c.TCP, c.HTTP2 = a.TCP || before.TCP, a.HTTP2 || protocol == outlier.H2C
 	}
 	return c
 }
 
-// absent are the served clusters whose Services or routes are missing in the namespaces that a picture covers, which are all where
-// something was missing before; and those of them that are gone by the API server's word. A
-// freeze keeps them.
-func (p *Publisher) absent(pic *picture) (absent actuate.Absent) {
-	all := p.missing(pic)
+// missingClusters are the served clusters whose Services or routes are missing in the namespaces that a snapshot covers, which include all
+// where something was missing before; and those of them that live reads confirm to be gone, unless a freeze keeps them.
+func (p *Publisher) clusters(snap *policySnapshot) (clusters actuate.Absent) {
+	all := p.missingObjects(snap)
 	for _, keys := range all {
-		absent.Missing = append(absent.Missing, keys...)
+		clusters.Missing = append(clusters.Missing, keys...)
 	}
-	if pic.paused.Frozen {
-		return absent
+	if snap.paused.Frozen {
+		return clusters
 	}
-	objects := make(map[object]bool, len(all))
+	objects := make(map[objectRef]bool, len(all))
 	for o := range all {
 		objects[o] = true
 	}
-	for o := range p.absences.confirmed(objects) {
-		absent.Gone = append(absent.Gone, all[o]...)
+	for o := range p.confirmer.confirmedGone(objects) {
+		clusters.Gone = append(clusters.Gone, all[o]...)
 	}
-	return absent
+	return clusters
 }

@@ -176,9 +176,9 @@ func compare(t *testing.T, r *recording, policy *outlier.Policy, seed uint64) {
 	for _, e := range detector.Simulate(policy.Settings, trace, nil) {
 		switch e.Action {
 		case detector.Ejected:
-			foretold.tell(e.Host, string(e.Cause), e.Times)
+			foretold.tell(e.Host, string(e.Cause), e.Ejections)
 		case detector.Returned:
-			foretold.tell(e.Host, "back", e.Times)
+			foretold.tell(e.Host, "back", e.Ejections)
 			lengths[e.Host] = append(lengths[e.Host], e.For)
 		}
 	}

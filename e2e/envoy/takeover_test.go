@@ -52,7 +52,7 @@ func TestAReplicaThatComesLaterTakesOverEnvoys(t *testing.T) {
 	later.snapshot = first.snapshot
 	later.publish()
 	g.Eventually(func() [2]int {
-		connected, acked := later.server.Together([]string{web})
+		connected, acked := later.server.CountProxies([]string{web})
 		return [2]int{connected, acked}
 	}, "30s").Should(Equal([2]int{1, 1}), "it comes when its connection is too old")
 	g.Expect(e.Churn()).To(Equal(before), "it was told nothing anew")

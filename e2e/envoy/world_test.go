@@ -128,7 +128,7 @@ func (c *control) envoy(listeners ...Listener) *Envoy {
 func (c *control) acked(name string, n int) {
 	c.t.Helper()
 	NewWithT(c.t).Eventually(func() [2]int {
-		connected, acked := c.server.Together([]string{name})
+		connected, acked := c.server.CountProxies([]string{name})
 		return [2]int{connected, acked}
 	}, "10s").Should(Equal([2]int{n, n}))
 	NewWithT(c.t).Expect(c.server.Rejections()[name]).To(BeEmpty())

@@ -263,13 +263,13 @@ func names(keys []outlier.Key) []string {
 	return all
 }
 
-// Together tells how many Envoys may see any of some clusters, and how many of those have all that they may see.
-func (c *Clusters) Together(clusters []outlier.Key) (connected, acked int) {
-	return c.Server.Together(names(clusters))
+// CountProxies tells how many Envoys may see any of some clusters, and how many of those have all that they may see.
+func (c *Clusters) CountProxies(clusters []outlier.Key) (connected, acked int) {
+	return c.Server.CountProxies(names(clusters))
 }
 
 // KnowsOthers says whether what is told of Envoys includes those that are connected to other replicas.
 func (c *Clusters) KnowsOthers() bool { return c.Others == nil || c.Others() }
 
-// RemovalHeld tells which clusters would be gone if they weren't too many at a time.
-func (c *Clusters) RemovalHeld() xds.Held { return c.Server.RemovalHeld() }
+// DelayedRemovals tells which clusters would be gone if they weren't too many at a time.
+func (c *Clusters) DelayedRemovals() xds.DelayedRemovals { return c.Server.DelayedRemovals() }

@@ -60,14 +60,14 @@ func (e *EnvoyPatches) Apply(ctx context.Context, g GatewayPatches) (held map[st
 		return nil, err
 	}
 	doubtful := func(cluster string) bool { return held[cluster] != nil || g.Doubtful != nil && g.Doubtful(cluster) }
-	next := g.Wanted.Under(g.State, doubtful, before)
-	if held = e.unconfirmed(ctx, g, next.New(before)); len(held) > 0 {
-		next = g.Wanted.Under(g.State, doubtful, before)
+	next := g.Wanted.Effective(g.State, doubtful, before)
+	if held = e.unconfirmed(ctx, g, next.Changed(before)); len(held) > 0 {
+		next = g.Wanted.Effective(g.State, doubtful, before)
 	}
 	if e.Leads != nil && !e.Leads() {
 		return nil, fmt.Errorf("patch Gateway %s: this replica no longer surely leads: %w", g.Gateway, ErrStale)
 	}
-	news := next.New(before)
+	news := next.Changed(before)
 	err = e.claim(ctx, news)
 	if err == nil {
 		err = e.write(ctx, g, stored, next)
@@ -78,7 +78,7 @@ func (e *EnvoyPatches) Apply(ctx context.Context, g GatewayPatches) (held map[st
 	for p, clusters := range news {
 		e.record(g, p, Act{Verb: "Patch", Reason: v1alpha1.ReasonProgrammed, RuleSet: g.Admitted[p.UID].RuleSetHash()}, clusters)
 	}
-	for p, clusters := range next.Gone(before) {
+	for p, clusters := range next.Removed(before) {
 		e.record(g, p, Act{Verb: "Unpatch", Reason: "NoLongerPatched"}, clusters)
 	}
 	return held, nil

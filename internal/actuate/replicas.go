@@ -67,7 +67,7 @@ func (*Replicas) NeedLeaderElection() bool { return false }
 
 // Known says whether the others' entries were read lately, and could be.
 func (r *Replicas) Known() bool {
-	at := r.Server.LearnedAt()
+	at := r.Server.OtherReportsAt()
 	return !at.IsZero() && r.Clock.Since(at) < entryTTL
 }
 
@@ -104,7 +104,7 @@ func (r *Replicas) Start(ctx context.Context) error {
 func (r *Replicas) exchange(ctx context.Context, own xds.Report) error {
 	if r.known && !r.Known() { // statuses claim what nobody could read for too long
 		r.known = false
-		r.Server.Learn(r.others, time.Time{}, true)
+		r.Server.SetOtherReports(r.others, time.Time{}, true)
 	}
 	if serves := r.Server.Serves; serves != nil && !serves() {
 		return errNotOurs
@@ -161,7 +161,7 @@ func (r *Replicas) readOthers(stored *corev1.ConfigMap) (pruned bool) {
 	r.seen = all
 	news := r.known == at.IsZero() || !equality.Semantic.DeepEqual(others, r.others)
 	r.others, r.known = others, !at.IsZero()
-	r.Server.Learn(others, at, news)
+	r.Server.SetOtherReports(others, at, news)
 	return pruned
 }
 

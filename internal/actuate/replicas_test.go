@@ -64,7 +64,7 @@ func (r *Replicas) tells(t *testing.T) {
 }
 
 func together(r *Replicas) [2]int {
-	connected, acked := r.Server.Together([]string{"shop/web/80"})
+	connected, acked := r.Server.CountProxies([]string{"shop/web/80"})
 	return [2]int{connected, acked}
 }
 
@@ -156,7 +156,7 @@ func TestStatusesAreLookedAtWhenNothingIsKnownAnyMore(t *testing.T) {
 	r := replica(t, fake.NewClientBuilder().Build(), "leader", now)
 	r.tells(t)
 	looked := 0
-	r.Server.Progressed = func([]string) { looked++ }
+	r.Server.OnProgress = func([]string) { looked++ }
 	r.Reader = unreadable{}
 	exchange := func() { g.Expect(r.exchange(t.Context(), r.Server.Report())).NotTo(Succeed()) }
 	now.Step(entryTTL - time.Second)

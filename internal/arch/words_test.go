@@ -12,17 +12,20 @@ import (
 
 // plain are the directories, with all below them, whose names are those of the field.
 var plain = []string{
-	"controllers/conditionset", "controllers/guardrail", "controllers/guardrailexception", "controllers/healthcheckregistration", "controllers/probeconfig", "controllers/weederconfig",
-	"internal/actuate", "internal/checking", "internal/cli", "internal/guard", "internal/manager", "internal/policy", "webhooks",
+	"controllers/conditionset", "controllers/guardrail", "controllers/guardrailexception", "controllers/healthcheckregistration", "controllers/outlierpolicy", "controllers/probeconfig",
+	"controllers/weederconfig", "internal/actuate", "internal/checking", "internal/cli", "internal/domain/outlier", "internal/guard", "internal/kube/outliers", "internal/manager",
+	"internal/policy", "internal/probing", "internal/shoots", "internal/xds", "webhooks",
 }
 
 // dialect are words that names once had, and what is said instead.
 var dialect = map[string]string{
-	"anew": "again, or what it is done for", "askers": "callers", "circumstances": "environment", "flips": "breaker", "ghosts": "deleted objects", "goners": "removals",
-	"lapses": "invalidations", "look": "check, query, survey", "looks": "checks", "onlooker": "forecaster", "outspoken": "what it logs", "paint": "color", "picture": "snapshot",
-	"rail": "Guardrail", "rails": "Guardrails", "room": "capacity, headroom, limit", "seat": "host assignment", "seats": "host assignments", "sight": "status", "sights": "statuses",
-	"stand": "state, phase", "standing": "state, phase", "tell": "report", "tells": "reports", "told": "reported, known, sent", "tries": "attempts", "trouble": "failed write", "troubles": "failed writes",
-	"untold": "unreported", "world": "environment", "yard": "state",
+	"absences": "deletions to confirm", "anew": "again, or what it is done for", "asker": "poller", "askers": "callers", "believed": "valid, trusted", "book": "store, record", "brought": "on demand",
+	"circumstances": "environment", "elsewhere": "where", "feed": "watch", "feeds": "watches", "flips": "breaker", "ghosts": "deleted objects", "goners": "removals", "lapses": "invalidations",
+	"look": "check, query, survey", "looks": "checks", "onlooker": "forecaster", "outspoken": "what it logs", "owed": "unacknowledged, pending", "owes": "has pending", "paint": "color, build",
+	"patience": "timeout", "picture": "snapshot", "rail": "Guardrail", "rails": "Guardrails", "remembered": "reported, recorded", "room": "capacity, headroom, limit", "seat": "host assignment",
+	"seats": "host assignments", "sight": "status", "sights": "statuses", "soonest": "earliest", "stand": "state, phase", "standing": "state, phase", "stands": "state, phase", "tell": "report",
+	"tells": "reports", "told": "reported, known, sent", "tries": "attempts", "trouble": "failed write", "troubles": "failed writes", "twin": "duplicate", "twins": "duplicates",
+	"untold": "unreported", "world": "environment, objects", "yard": "state",
 }
 
 func TestNamesAreOfTheField(t *testing.T) {

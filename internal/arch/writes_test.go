@@ -34,7 +34,7 @@ var (
 	notClients = []string{
 		"controllers/conditionset/node_reconciler.go: r.Taints.Apply",
 		"controllers/healthcheckregistration/execute.go: a.r.Conditions.Apply",
-		"controllers/outlierpolicy/patcher.go: p.Patches.Apply",
+		"controllers/outlierpolicy/gateways.go: p.Patches.Apply",
 		"controllers/outlierpolicy/translation.go: p.Clusters.Apply",
 		"controllers/probeconfig/scaling.go: r.Scales.Apply",
 		"controllers/weederconfig/pod_reconciler.go: r.Pods.Apply",

@@ -178,7 +178,7 @@ func shootQueries(reg *registration.Registration, target *unstructured.Unstructu
 // mirror needs of.mu.
 func (s *Shoots) mirror(of *shoot, q query, timeout time.Duration) *shoots.Mirror {
 	source := shoots.Source{
-		Client: of.connection.Watching, Timeout: timeout, Clock: s.Clock, Changed: func(client.Object) { s.changed(of, &q) },
+		Client: of.connection.WatchClient, Timeout: timeout, Clock: s.Clock, Changed: func(client.Object) { s.changed(of, &q) },
 		Options: []client.ListOption{client.InNamespace(q.namespace)},
 		List:    func() client.ObjectList { return emptyList(q.kind) },
 	}

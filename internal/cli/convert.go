@@ -76,7 +76,7 @@ func (a *App) judgeConverted(ctx context.Context, checker *check.Checker, polici
 }
 
 func (a *App) writeConverted(result convert.Result) error {
-	for _, n := range result.Became {
+	for _, n := range result.Outcomes {
 		fmt.Fprintf(a.ErrOut, "%s:%d: %s\n", n.File, n.Line, n.Message)
 	}
 	for i, o := range result.Objects {

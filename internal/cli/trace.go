@@ -96,8 +96,8 @@ func (a *App) simulate(r check.Report, trace detector.Trace) (ejections int, err
 	if policy.Detects() {
 		for _, e := range detector.Simulate(policy.Settings, trace, nil) {
 			at := e.At.String()
-			if !trace.Began.IsZero() {
-				at = trace.Began.Add(e.At).UTC().Format("15:04:05.000")
+			if !trace.Start.IsZero() {
+				at = trace.Start.Add(e.At).UTC().Format("15:04:05.000")
 			}
 			if e.Action == detector.Ejected {
 				ejections++
@@ -117,7 +117,7 @@ func hostOutcome(e detector.Event) string {
 	}[e.Cause]
 	switch e.Action {
 	case detector.Ejected:
-		return fmt.Sprintf("ejected for %s, time %d: %s", e.For, e.Times, why)
+		return fmt.Sprintf("ejected for %s, time %d: %s", e.For, e.Ejections, why)
 	case detector.Returned:
 		return fmt.Sprintf("back after %s", e.For)
 	case detector.Observed:

@@ -132,7 +132,7 @@ func newOutliers(ctx context.Context, mgr ctrl.Manager, o options) (*outliers.In
 	routed := &outliers.Informers{
 		Cache: mgr.GetCache(), Mapper: liveMapper{mgr.GetConfig(), mgr.GetHTTPClient()}, Definition: definition, OwnNamespace: o.namespace,
 	}
-	if err := routed.Follow(ctx); err != nil {
+	if err := routed.WatchCore(ctx); err != nil {
 		return nil, err
 	}
 	if err := mgr.Add(routed); err != nil {
@@ -199,11 +199,11 @@ func (all *envoyServices) add(value string) error {
 }
 
 // newEnvoyClient asks Envoys whom they have ejected; nil when none is to be asked.
-func newEnvoyClient(o envoyOptions, routed *outliers.Informers, serving certificate) *envoys.Asker {
+func newEnvoyClient(o envoyOptions, routed *outliers.Informers, serving certificate) *envoys.Poller {
 	if len(o.ejectionsFrom) == 0 {
 		return nil
 	}
-	return &envoys.Asker{
+	return &envoys.Poller{
 		Clock: clock.RealClock{},
 		Identity: envoys.Identity{
 			Certificate: current(serving), EnvoyCAs: o.readClientCA,

@@ -139,7 +139,7 @@ func addAll(ctx context.Context, mgr ctrl.Manager, o options, facts *kube.Facts,
 	}
 	if err := controllers.AddToManager(mgr, controllers.Options{
 		Guard: rules, Facts: facts, OwnNamespace: o.namespace, Leads: leads, Protection: probes, Dial: kubeconfig.Policy{AllowLoopback: o.probeLoopback},
-		Routed: routed, Clusters: clusters, Ejections: newEnvoyClient(o.envoys, routed, serving),
+		OutlierInformers: routed, Clusters: clusters, Ejections: newEnvoyClient(o.envoys, routed, serving),
 	}); err != nil {
 		return fmt.Errorf("add the controllers: %w", err)
 	}

@@ -75,7 +75,7 @@ func retryAfter(value string, now time.Time) time.Duration {
 	return 0
 }
 
-// classify puts an error of dialling or asking into a class, in words of our own: errors quote what was received.
+// classify maps an error of dialling or of a request to an outcome, with a text of our own: errors quote what was received.
 func classify(err error) probe.Outcome {
 	var refusal kubeconfig.Refusal
 	var name *net.DNSError

@@ -20,7 +20,7 @@ import (
 const (
 	// maxBody bounds what is read of an answer to a probe. An API server's version has 400 bytes.
 	maxBody = 64 << 10
-	// userAgent is how API servers' audit logs tell probes apart.
+	// userAgent identifies probes in API servers' audit logs.
 	userAgent = "autohealer-prober"
 )
 
@@ -49,9 +49,9 @@ func newClient(access *kubeconfig.Access, policy kubeconfig.Policy, redialEvery 
 	return c
 }
 
-// probe asks once, within timeout. A connection that was kept says little about whether a new one comes about, so every
-// redialEvery-th run and each one after a failure dials anew; and what fails on a kept one is asked again on a fresh one
-// at once, with a timeout of its own, because the connection may have died without a word.
+// probe makes one probe, within timeout. A kept connection says little about whether new ones can be made, so every redialEvery-th run and
+// each one after a failure dials a new one; and a request that fails on a kept connection is repeated at once on a new one, with its own
+// timeout, because the connection may have died silently.
 func (c *client) probe(ctx context.Context, timeout time.Duration, now func() time.Time) probe.Outcome {
 	if c.conn != nil && c.runsLeft > 0 && c.conn.Available() > 0 {
 		outcome := c.ask(ctx, timeout, now)
@@ -118,7 +118,7 @@ func (c *client) close() {
 
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// checkVersion sees whether the body of an answer 200 is an API server's.
+// checkVersion checks whether the body of an answer 200 is an API server's.
 func checkVersion(body io.Reader) (probe.Outcome, error) {
 	buffer := buffers.Get().(*bytes.Buffer)
 	defer buffers.Put(buffer)

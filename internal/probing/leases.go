@@ -26,8 +26,8 @@ const (
 	pageSize = 100
 	// maxPage bounds what is read of one page. A node's metadata has about 5 KiB, most of it managedFields.
 	maxPage = 1 << 20
-	// maxNodes, maxName and maxNames bound what a server can make us keep of a list: how many objects, how long a name, which
-	// is Kubernetes' own bound, and how many bytes of names. Kubernetes is made for 5,000 nodes.
+	// maxNodes, maxName and maxNames bound the memory that a server's list can take: the number of objects, the length of a name, which is
+	// Kubernetes' own limit, and the bytes of all names. Kubernetes supports 5,000 nodes.
 	maxNodes = 20_000
 	maxName  = 253
 	maxNames = 4 << 20
@@ -68,7 +68,7 @@ func (c *client) nodeLeases(ctx context.Context, clock clock.PassiveClock, withi
 	}
 	found := &leaseList{nodes: renewed, serverTime: l.serverDate, readAt: l.answeredAt}
 	if terms.LooksExpired(renewed, l.serverDate) {
-		l.faults(ctx, (within-clock.Since(began))/2, renewed)
+		l.markFaulty(ctx, (within-clock.Since(began))/2, renewed)
 	}
 	return found, nil
 }
@@ -83,7 +83,7 @@ type pagedList struct {
 	serverDate, answeredAt time.Time
 }
 
-// nodes gives the names of those that aren't being deleted.
+// nodes lists the names of those that aren't being deleted.
 func (l *pagedList) nodes(ctx context.Context) (map[string]bool, error) {
 	present := map[string]bool{}
 	err := l.each(ctx, nodesPath, acceptMetadata, func() (string, error) {
@@ -105,7 +105,7 @@ func (l *pagedList) nodes(ctx context.Context) (map[string]bool, error) {
 	return present, err
 }
 
-// leases gives those of present nodes. It isn't nil when there are none.
+// leases lists those of present nodes. It isn't nil when there are none.
 func (l *pagedList) leases(ctx context.Context, present map[string]bool) ([]probe.NodeLease, error) {
 	renewed := make([]probe.NodeLease, 0, len(present))
 	path := "/apis/coordination.k8s.io/v1/namespaces/" + corev1.NamespaceNodeLease + "/leases"
@@ -133,15 +133,15 @@ func (l *pagedList) leases(ctx context.Context, present map[string]bool) ([]prob
 	return renewed, err
 }
 
-// faults adds which nodes are at fault themselves. Whole nodes are three times as much as their metadata, so they are asked for only
-// while it matters, and not for all of the time that is left: that they take long isn't a list that did. A node that couldn't be read
-// is taken to be well: that it isn't must be told.
-func (l *pagedList) faults(ctx context.Context, within time.Duration, renewed []probe.NodeLease) {
+// markFaulty sets which nodes are faulty themselves. Whole nodes are three times as large as their metadata, so they are read only while
+// leases look expired, and not for all of the time that is left: a slow read of nodes must not count as a slow list of leases. A node that
+// couldn't be read counts as healthy: a fault must be reported.
+func (l *pagedList) markFaulty(ctx context.Context, within time.Duration, renewed []probe.NodeLease) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	at := make(map[string]int, len(renewed))
+	index := make(map[string]int, len(renewed))
 	for i := range renewed {
-		at[renewed[i].Node] = i
+		index[renewed[i].Node] = i
 	}
 	err := l.each(ctx, nodesPath, acceptObjects, func() (string, error) {
 		var page corev1.NodeList
@@ -149,7 +149,7 @@ func (l *pagedList) faults(ctx context.Context, within time.Duration, renewed []
 			return "", err
 		}
 		for i := range page.Items {
-			if lease, ok := at[page.Items[i].Name]; ok {
+			if lease, ok := index[page.Items[i].Name]; ok {
 				renewed[lease].Faulty = probe.Faulty(&page.Items[i])
 			}
 		}
@@ -160,16 +160,16 @@ func (l *pagedList) faults(ctx context.Context, within time.Duration, renewed []
 	}
 }
 
-// admitName takes one more name beside so many, if that isn't more than any cluster has.
-func (l *pagedList) admitName(name string, beside int) error {
+// admitName counts one more name, and fails beyond what any cluster has.
+func (l *pagedList) admitName(name string, count int) error {
 	l.names += len(name)
-	if len(name) > maxName || l.names > maxNames || beside >= maxNodes {
+	if len(name) > maxName || l.names > maxNames || count >= maxNodes {
 		return errTooMuch
 	}
 	return nil
 }
 
-// listError is why a list can't be used, in our own words.
+// listError is why a list can't be used. Its text doesn't quote the answer.
 type listError string
 
 func (e listError) Error() string { return string(e) }

@@ -86,7 +86,7 @@ func (c *cluster) addLease(name string, renewed *metav1.MicroTime) {
 	c.leases = append(c.leases, coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: coordinationv1.LeaseSpec{RenewTime: renewed}})
 }
 
-// probeLeases runs a target once that asks for leases.
+// probeLeases runs a target with NodeLeases once.
 func (c *cluster) probeLeases(t *testing.T) (probe.Run, *stub) {
 	t.Helper()
 	s := startStub(t, c.ServeHTTP)
@@ -95,7 +95,7 @@ func (c *cluster) probeLeases(t *testing.T) (probe.Run, *stub) {
 	if err := p.Set(one, target, h.clock.Now()); err != nil {
 		t.Fatal(err)
 	}
-	run := h.again(t)
+	run := h.nextRun(t)
 	if run.External == nil || run.External.Class != "OK" {
 		t.Fatalf("%+v", run)
 	}
@@ -125,8 +125,8 @@ func TestLeasesOfNodes(t *testing.T) {
 	s.expectDialled(t, 2) // leases take the external probe's connection
 }
 
-// TestNodesAtFaultAreLookedForWhileItMatters: whole nodes are large, and in a cluster that is well nobody needs them.
-func TestNodesAtFaultAreLookedForWhileItMatters(t *testing.T) {
+// TestFaultyNodesAreReadOnlyWhenLeasesLookExpired: whole nodes are large, and a healthy cluster doesn't need them.
+func TestFaultyNodesAreReadOnlyWhenLeasesLookExpired(t *testing.T) {
 	fails := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }
 	for name, tt := range map[string]struct {
 		seconds [3]int
@@ -158,8 +158,8 @@ func TestNodesAtFaultAreLookedForWhileItMatters(t *testing.T) {
 	}
 }
 
-// TestWholeNodesThatTakeTooLongAreDoneWithout: in a large cluster they may, in the middle of its outage.
-func TestWholeNodesThatTakeTooLongAreDoneWithout(t *testing.T) {
+// TestNodesThatTakeTooLongAreLeftOut: in a large cluster they may, in the middle of its outage.
+func TestNodesThatTakeTooLongAreLeftOut(t *testing.T) {
 	c := &cluster{date: time.Now(), ofNodes: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }}
 	for _, node := range []string{"a", "b"} {
 		c.addNode(node)
@@ -173,7 +173,7 @@ func TestWholeNodesThatTakeTooLongAreDoneWithout(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // the second isn't one of those that were slow
-		if run := h.again(t); len(run.Leases) != 2 {
+		if run := h.nextRun(t); len(run.Leases) != 2 {
 			t.Errorf("%d leases: %+v", len(run.Leases), run.ListError)
 		}
 	}
@@ -191,7 +191,7 @@ func TestManyLeasesComeInPages(t *testing.T) {
 	}
 }
 
-func TestAServerThatAsksForItIsLeftAloneWithLists(t *testing.T) {
+func TestListsHonorRetryAfter(t *testing.T) {
 	c := &cluster{date: time.Now(), instead: func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", "25")
 		w.WriteHeader(http.StatusTooManyRequests)
@@ -203,7 +203,7 @@ func TestAServerThatAsksForItIsLeftAloneWithLists(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, asked := range []int{1, 1, 1, 2} { // after 0, 10, 20 and 30 s
-		run := h.again(t)
+		run := h.nextRun(t)
 		if run.External.Class != "OK" || run.ListError.Class != "TooManyRequests" || c.asked != asked {
 			t.Errorf("run %d: external %s, list %s, asked %d times, want %d", i, run.External.Class, run.ListError.Class, c.asked, asked)
 		}

@@ -27,7 +27,7 @@ var (
 	}, []string{"side", "class"})
 	witnessUp = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "autohealer_witness_up",
-		Help: "Whether a witness of a Guardrail answered when it was looked at last, once a minute: 1 or 0.",
+		Help: "Whether a witness of a Guardrail answered the last check, once a minute: 1 or 0.",
 	}, []string{"guardrail", "witness"})
 	witnessQueries = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "autohealer_witness_queries_total",

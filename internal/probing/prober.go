@@ -1,6 +1,11 @@
-// Package probing probes API servers: many targets, at their times, from a bounded pool of workers. A [Prober] is given
-// targets and tells a [Handler] the outcome of each run; what follows from it is decided elsewhere. Its parts are the
-// scheduler, which knows nothing of probes, and the client, which knows nothing of time.
+// Package probing probes API servers: many targets, at their times, from a bounded pool of workers. A [Prober] has targets and reports the
+// outcome of each run to a [Handler], which decides what follows. Its parts are the scheduler, which runs tasks when they are due, and the
+// client, which makes one probe.
+//
+//	Set ──> due ──(worker)──> internal probe ──ok──> external probe ──ok──> node leases ──> Observe ──> due at its time
+//	                               └──failed──────────────┴──failed (witnesses are asked)───────^
+//
+// Begin to read at target.run.
 package probing
 
 import (
@@ -27,15 +32,15 @@ type Target struct {
 	Internal, External []byte
 	// Timeout of each probe, and of listing leases.
 	Timeout time.Duration
-	// NodeLeases asks for the leases of the cluster's nodes after each external probe that succeeds; nil: nobody does.
+	// NodeLeases has the leases of the cluster's nodes listed after each external probe that succeeds; nil: they aren't listed.
 	NodeLeases *probe.LeaseSettings
 }
 
-// Handler is told of each run.
+// Handler handles the result of each run.
 type Handler interface {
 	// Observe says when to run next; it will be a second from now at least. It is called from many goroutines at once, but
-	// never twice at once for a key, and must not block. A run that was going on when its target was
-	// updated or removed may still be told.
+	// never concurrently for one key, and must not block. It may still be called for a run that was in progress when its target was updated
+	// or removed.
 	Observe(key Key, run probe.Run) (next time.Time)
 }
 
@@ -44,13 +49,13 @@ type Prober struct {
 	Handler Handler
 	// Policy says which addresses are dialled.
 	Policy kubeconfig.Policy
-	// Witnesses are asked when an external probe fails. Init gives it some of which none is named.
+	// Witnesses are asked when an external probe fails. Default: an empty set.
 	Witnesses *Witnesses
-	// Workers is how many runs there may be at once, but for those that wait for a slow server: there may be as many as targets.
-	// 256 by default.
+	// Workers is how many runs there may be at once, not counting those that wait for a slow server, of which there may be as many as
+	// targets. Default: 256.
 	Workers int
-	// RedialEvery: every so many runs a probe dials anew even though its connection is good; 6 by default, which finds within
-	// a minute that no new connections come about, at an interval of 10 s.
+	// RedialEvery is after how many runs a probe dials a new connection even though the old one works. Default: 6, which detects within a
+	// minute that new connections fail, at an interval of 10 s.
 	RedialEvery int
 	// Clock is the real one by default.
 	Clock clock.WithTicker
@@ -83,7 +88,7 @@ func (p *Prober) Init() *Prober {
 	return p
 }
 
-// Start runs until ctx ends and all that it began has ended.
+// Start runs until ctx ends and all runs have ended.
 func (p *Prober) Start(ctx context.Context) error {
 	p.scheduler.run(ctx)
 	return nil
@@ -148,7 +153,7 @@ func (p *Prober) endpoint(had endpoint, text []byte) (endpoint, error) {
 	return endpoint{version, newClient(access, p.Policy, p.RedialEvery)}, nil
 }
 
-// RunBy has a target run by then, if it would run later.
+// RunBy moves a target's next run to that time, if it would be later.
 func (p *Prober) RunBy(key Key, by time.Time) { p.scheduler.advance(key, by) }
 
 // Servers are those that a target's probes go to, as host:port: from inside and from outside. None when it isn't probed.
@@ -163,7 +168,7 @@ func (p *Prober) Servers(key Key) []string {
 	return []string{wanted.internal.client.access.Server(), wanted.external.client.access.Server()}
 }
 
-// Remove ends the probing of a target. A run that is going on ends by itself.
+// Remove ends the probing of a target. A run in progress is finished.
 func (p *Prober) Remove(key Key) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -179,13 +184,13 @@ func (p *Prober) remove(key Key) {
 type target struct {
 	prober *Prober
 	key    Key
-	// next is what the next run uses.
+	// next are the settings of the next run.
 	next atomic.Pointer[settings]
-	// current is what the last run used. It belongs to the scheduler's worker.
+	// current are the settings of the last run. The field belongs to the scheduler's worker.
 	current settings
 	// slow: the last listing took too long. It belongs to the scheduler's worker, too.
 	slow bool
-	// refused is the answer to the last listing that asked to be left alone until then. Both belong to the worker.
+	// refused is the last list's error, and refusedUntil the end of its Retry-After. Both belong to the worker.
 	refused      probe.Outcome
 	refusedUntil time.Time
 }
@@ -206,7 +211,7 @@ type endpoint struct {
 // run probes from inside, and if that was a success, from outside.
 func (t *target) run(ctx context.Context) time.Time {
 	clock := t.prober.Clock
-	run := probe.Run{Started: clock.Now(), Spread: rand.Float64()} // before its credentials are picked: what was set since is newer
+	run := probe.Run{Started: clock.Now(), Spread: rand.Float64()} // before applySettings: a run's start is never later than its credentials
 	t.applySettings()
 	run.Internal = t.ask(ctx, "internal", t.current.internal.client)
 	if probe.Succeeded(run.Internal) {
@@ -218,7 +223,7 @@ func (t *target) run(ctx context.Context) time.Time {
 		}
 	}
 	run.Ended = clock.Now()
-	if ctx.Err() != nil { // the Prober stops, and a run that was cut short found nothing
+	if ctx.Err() != nil { // the Prober stops, and a run that was canceled has no result
 		return run.Ended
 	}
 	return t.prober.Handler.Observe(t.key, run)
@@ -232,7 +237,7 @@ func (t *target) ask(ctx context.Context, side string, c *client) probe.Outcome 
 	return outcome
 }
 
-// maxListing is how long a listing may hold its place: the leases of 5,000 nodes take 100 pages.
+// maxListing is how long a listing may have its slot: the leases of 5,000 nodes take 100 pages.
 const maxListing = 10 * time.Second
 
 // listLeases adds the leases to a run, or why they can't be listed.
@@ -267,7 +272,7 @@ func (t *target) listLeases(ctx context.Context, run *probe.Run) {
 	run.Leases, run.ServerTime = found.nodes, found.serverTime.Add(now.Sub(found.readAt))
 }
 
-// applySettings takes over what was set, and closes connections that were made with other credentials.
+// applySettings makes the next settings current, and closes connections that were made with other credentials.
 func (t *target) applySettings() {
 	before, now := t.current, *t.next.Load()
 	t.current = now

@@ -22,21 +22,21 @@ import (
 
 const every = 10 * time.Second
 
-// told is a handler that hands runs to the test, and runs targets every 10 s.
-type told struct {
+// recordingHandler is a handler that passes runs to the test, and runs targets every 10 s.
+type recordingHandler struct {
 	clock *testclock.FakeClock
 	runs  chan probe.Run
 }
 
-func (h *told) Observe(_ Key, run probe.Run) time.Time {
+func (h *recordingHandler) Observe(_ Key, run probe.Run) time.Time {
 	h.runs <- run
 	return h.clock.Now().Add(every)
 }
 
 // startProber gives a running Prober whose clock the test moves.
-func startProber(t *testing.T) (*Prober, *told) {
+func startProber(t *testing.T) (*Prober, *recordingHandler) {
 	t.Helper()
-	h := &told{clock: testclock.NewFakeClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)), runs: make(chan probe.Run, 1)}
+	h := &recordingHandler{clock: testclock.NewFakeClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)), runs: make(chan probe.Run, 1)}
 	// By chance the first connection gets up to RedialEvery runs: of so many none of these tests sees the last.
 	p := (&Prober{Handler: h, Policy: loopback, Workers: 2, RedialEvery: math.MaxInt32, Clock: h.clock}).Init()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -51,8 +51,8 @@ func startProber(t *testing.T) (*Prober, *told) {
 	return p, h
 }
 
-// again lets time pass until the next run and gives it.
-func (h *told) again(t *testing.T) probe.Run {
+// nextRun lets time pass until the next run, and returns it.
+func (h *recordingHandler) nextRun(t *testing.T) probe.Run {
 	t.Helper()
 	var run probe.Run
 	NewWithT(t).Eventually(func() bool {
@@ -109,20 +109,20 @@ func TestTheExternalProbeRunsOnlyAfterTheInternalOne(t *testing.T) {
 	if err := p.Set(one, Target{Internal: credentials("1", internal.kubeconfig()), External: credentials("2", external.kubeconfig()), Timeout: time.Minute}, began.Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	run := h.again(t)
+	run := h.nextRun(t)
 	if run.Internal.Class != "OK" || run.External == nil || run.External.Class != "OK" || run.Started.Before(began.Add(time.Hour)) || run.Leases != nil {
 		t.Errorf("%+v, external %+v", run, run.External)
 	}
 	for code, want := range map[int32]probe.Class{500: "ServerError", 429: "TooManyRequests", 403: "Forbidden"} {
 		sick.Store(code)
-		if run := h.again(t); run.Internal.Class != want || run.External != nil {
+		if run := h.nextRun(t); run.Internal.Class != want || run.External != nil {
 			t.Errorf("%+v, external %+v", run, run.External)
 		}
 	}
 	sick.Store(0)
 	external.proxy.BreakNew(faultproxy.Close)
 	external.proxy.BreakOpen(faultproxy.Close)
-	if run := h.again(t); run.Internal.Class != "OK" || run.External == nil || run.External.Class != "Connection" {
+	if run := h.nextRun(t); run.Internal.Class != "OK" || run.External == nil || run.External.Class != "Connection" {
 		t.Errorf("%+v, external %+v", run, run.External)
 	}
 }
@@ -137,7 +137,7 @@ func TestConnectionsAreAsNewAsTheirSecrets(t *testing.T) {
 		if err := p.Set(one, target, h.clock.Now()); err != nil {
 			t.Fatal(err)
 		}
-		if run := h.again(t); run.External == nil || run.External.Class != "OK" {
+		if run := h.nextRun(t); run.External == nil || run.External.Class != "OK" {
 			t.Fatalf("%+v", run)
 		}
 	}
@@ -170,13 +170,13 @@ func TestConnectionsAreAsNewAsTheirSecrets(t *testing.T) {
 	}
 }
 
-func TestTheEndOfTheProberEndsRunsWithoutATale(t *testing.T) {
+func TestRunsThatTheProberCutsShortAreNotReported(t *testing.T) {
 	asked := make(chan struct{})
 	s := startStub(t, func(_ http.ResponseWriter, r *http.Request) {
 		close(asked)
 		<-r.Context().Done()
 	})
-	h := &told{clock: testclock.NewFakeClock(time.Now()), runs: make(chan probe.Run, 1)}
+	h := &recordingHandler{clock: testclock.NewFakeClock(time.Now()), runs: make(chan probe.Run, 1)}
 	p := (&Prober{Handler: h, Policy: loopback, Clock: h.clock}).Init()
 	target := Target{Internal: credentials("1", s.kubeconfig()), External: credentials("2", s.outside()), Timeout: time.Minute}
 	if err := p.Set(one, target, h.clock.Now()); err != nil {

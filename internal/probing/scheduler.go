@@ -12,30 +12,29 @@ import (
 )
 
 const (
-	// minPause is the least time between two runs of a task, whatever it asks for: a mistake must not become a flood.
+	// minPause is the least time between two runs of a task, whatever it returns: a mistake must not become a flood of requests.
 	minPause = time.Second
-	// slowAfter is for how long a run counts as work. One that takes longer waits for a server that doesn't answer: that costs
-	// memory, and must not keep those waiting whose servers do.
+	// slowAfter is for how long a run occupies a worker. One that takes longer waits for a server that doesn't answer: it costs memory, and
+	// must not delay the runs of other servers.
 	slowAfter = 250 * time.Millisecond
 )
 
-// task runs again and again, at times of its own choice.
+// task runs repeatedly, at times that it returns.
 type task interface {
-	// run does it once and says when to run again.
+	// run runs it once and returns when to run again.
 	run(ctx context.Context) time.Time
 	// close is called once, when the task will never run again and isn't running.
 	close()
 }
 
-// scheduler runs tasks when they are due, as many at once as it has workers; those that run for longer than patience come on
-// top, each at most once. A task never runs before its time, and of a key never two at once. When there is more to do than workers
-// can, the task that has waited longest goes first.
+// scheduler runs tasks when they are due, as many at once as it has workers, not counting those that run for longer than slowAfter. A task
+// never runs before its time, and never two at once of a key. When workers are scarce, the task that has waited longest runs first.
 type scheduler struct {
 	clock   clock.WithTicker
 	workers int
-	// observeLateness hears of each run how long after its time it began.
+	// observeLateness is called for each run with how long after its time it began.
 	observeLateness func(time.Duration)
-	// queue has the keys at which to look, at the times of their tasks or before. It gives a key to one worker at once.
+	// queue has the keys of tasks, due at the times of the tasks or before. It gives a key to one worker at a time.
 	queue   workqueue.TypedDelayingInterface[Key]
 	working sync.WaitGroup
 
@@ -46,7 +45,7 @@ type scheduler struct {
 // entry is a task. All of it needs mu.
 type entry struct {
 	task task
-	// due is when to run next. While it runs that is when it was hastened to, else zero: then the run says.
+	// due is when to run next. While it runs that is the time that runBy set, else zero: then the run returns the time.
 	due     time.Time
 	running bool
 }
@@ -58,7 +57,7 @@ func newScheduler(c clock.WithTicker, workers int, late func(time.Duration)) *sc
 	}
 }
 
-// add begins to run a task of a key that has none, at first at that time.
+// add adds a task for a key that has none, with the time of its first run.
 func (s *scheduler) add(key Key, t task, first time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +65,7 @@ func (s *scheduler) add(key Key, t task, first time.Time) {
 	s.runBy(key, first)
 }
 
-// advance runs a task by then, if it would run later.
+// advance moves a task's next run to that time, if it would be later.
 func (s *scheduler) advance(key Key, by time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +80,7 @@ func (s *scheduler) runBy(key Key, by time.Time) {
 	}
 }
 
-// remove ends a task. A run that is going on is finished.
+// remove removes a task. A run in progress is finished.
 func (s *scheduler) remove(key Key) {
 	s.mu.Lock()
 	e := s.entries[key]
@@ -109,7 +108,7 @@ func (s *scheduler) run(ctx context.Context) {
 	}
 }
 
-// work runs what is due. When a run takes long another worker comes in its place, and it goes after that run.
+// work runs due tasks. When a run takes longer than slowAfter another worker is started in its stead, and this one ends after the run.
 func (s *scheduler) work(ctx context.Context) {
 	for ctx.Err() == nil {
 		key, ended := s.queue.Get()
@@ -157,36 +156,35 @@ func (s *scheduler) begin(key Key) *entry {
 	return e
 }
 
-// end says whether the task stays: it wasn't removed meanwhile.
-func (s *scheduler) end(key Key, e *entry, asked time.Time) (stays bool) {
+// end schedules the next run, and says whether the task stays: it wasn't removed during the run.
+func (s *scheduler) end(key Key, e *entry, next time.Time) (stays bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e.running = false
 	if s.entries[key] != e {
 		return false
 	}
-	if e.due.IsZero() || asked.Before(e.due) {
-		e.due = asked
+	if e.due.IsZero() || next.Before(e.due) {
+		e.due = next
 	}
 	now := s.clock.Now()
-	if soonest := now.Add(minPause); e.due.Before(soonest) {
-		e.due = soonest
+	if earliest := now.Add(minPause); e.due.Before(earliest) {
+		e.due = earliest
 	}
 	s.queue.AddAfter(key, e.due.Sub(now))
 	return true
 }
 
 const (
-	// maxListings is how many clusters' leases are listed at once: a page takes memory, and servers say how much.
+	// maxListings is how many clusters' leases are listed at once: a page takes memory, and its size is the server's.
 	maxListings = 16
-	// maxSlow is how many of those are besides whose servers let us wait before: who trickles its answers must not keep
-	// everybody's places.
+	// maxSlow is how many more are listed at once of servers whose last list was too slow: they must not occupy all slots.
 	maxSlow = 4
-	// maxPerNamespace is how many a namespace has at once, with however many configs. A tenant can make these.
+	// maxPerNamespace is how many a namespace has at once, however many configs a tenant makes.
 	maxPerNamespace = 2
 )
 
-// listSlots are the places of listings. It is safe for concurrent use.
+// listSlots limit how many listings run at once. They are safe for concurrent use.
 type listSlots struct {
 	prompt, slow chan struct{}
 
@@ -199,19 +197,19 @@ func newSlots() *listSlots {
 	return &listSlots{prompt: make(chan struct{}, maxListings), slow: make(chan struct{}, maxSlow), byNamespace: map[string]int{}}
 }
 
-// acquire waits for a place until ctx ends; ok is false when there is none, and free is to be called otherwise.
+// acquire waits for a slot until ctx ends; ok is false when there was none, else free must be called.
 func (s *listSlots) acquire(ctx context.Context, namespace string, slow bool) (free func(), ok bool) {
 	if !s.reserve(namespace) {
 		return nil, false
 	}
-	places := s.prompt
+	slots := s.prompt
 	if slow {
-		places = s.slow
+		slots = s.slow
 	}
 	select {
-	case places <- struct{}{}:
+	case slots <- struct{}{}:
 		return func() {
-			<-places
+			<-slots
 			s.release(namespace)
 		}, true
 	case <-ctx.Done():

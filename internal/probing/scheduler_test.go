@@ -13,25 +13,25 @@ import (
 	"pgregory.net/rapid"
 )
 
-// world runs a scheduler in a synctest bubble, where time passes only when all wait.
-type world struct {
+// schedulerEnv runs a scheduler in a synctest bubble, where time passes only when all goroutines wait.
+type schedulerEnv struct {
 	*scheduler
 	mu       sync.Mutex
 	problems []string
 }
 
-func newWorld(workers int) *world {
-	return &world{scheduler: newScheduler(clock.RealClock{}, workers, func(time.Duration) {})}
+func newSchedulerEnv(workers int) *schedulerEnv {
+	return &schedulerEnv{scheduler: newScheduler(clock.RealClock{}, workers, func(time.Duration) {})}
 }
 
-func (w *world) problem(format string, args ...any) {
+func (w *schedulerEnv) problem(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.problems = append(w.problems, fmt.Sprintf(format, args...))
 }
 
 // during runs the scheduler while act does things.
-func (w *world) during(act func()) {
+func (w *schedulerEnv) during(act func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -45,26 +45,26 @@ func (w *world) during(act func()) {
 
 // fake is a task that knows when it may run.
 type fake struct {
-	world          *world
+	env            *schedulerEnv
 	name           string
 	takes, every   time.Duration
 	mu             sync.Mutex
 	notBefore      time.Time
 	starts         []time.Time
 	running, ended bool
-	told           bool // notBefore during the current run
+	rescheduled    bool // notBefore during the current run
 }
 
 func (f *fake) run(ctx context.Context) time.Time {
 	f.mu.Lock()
 	now := time.Now()
 	if f.running || f.ended {
-		f.world.problem("%s runs though running (%t) or ended (%t)", f.name, f.running, f.ended)
+		f.env.problem("%s runs though running (%t) or ended (%t)", f.name, f.running, f.ended)
 	}
 	if now.Before(f.notBefore) {
-		f.world.problem("%s runs %s early", f.name, f.notBefore.Sub(now))
+		f.env.problem("%s runs %s early", f.name, f.notBefore.Sub(now))
 	}
-	f.running, f.told = true, false
+	f.running, f.rescheduled = true, false
 	f.starts = append(f.starts, now)
 	f.mu.Unlock()
 	select {
@@ -75,7 +75,7 @@ func (f *fake) run(ctx context.Context) time.Time {
 	defer f.mu.Unlock()
 	f.running = false
 	next := time.Now().Add(f.every)
-	if !f.told {
+	if !f.rescheduled {
 		f.notBefore = next
 	}
 	return next
@@ -85,7 +85,7 @@ func (f *fake) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.running || f.ended {
-		f.world.problem("%s is closed though running (%t) or ended (%t)", f.name, f.running, f.ended)
+		f.env.problem("%s is closed though running (%t) or ended (%t)", f.name, f.running, f.ended)
 	}
 	f.ended = true
 }
@@ -103,19 +103,19 @@ func (f *fake) closed() bool {
 	return f.ended
 }
 
-func (f *fake) may(at time.Time) {
+func (f *fake) allowAt(at time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.notBefore, f.told = at, true
+	f.notBefore, f.rescheduled = at, true
 }
 
 func keyOf(i int) Key { return Key{Name: fmt.Sprint(i)} }
 
 // start adds n tasks that are due now.
-func (w *world) start(n int, takes, every time.Duration) []*fake {
+func (w *schedulerEnv) start(n int, takes, every time.Duration) []*fake {
 	var fakes []*fake
 	for i := range n {
-		f := &fake{world: w, name: fmt.Sprint(i), takes: takes, every: every, notBefore: time.Now()}
+		f := &fake{env: w, name: fmt.Sprint(i), takes: takes, every: every, notBefore: time.Now()}
 		w.add(keyOf(i), f, time.Now())
 		fakes = append(fakes, f)
 	}
@@ -124,7 +124,7 @@ func (w *world) start(n int, takes, every time.Duration) []*fake {
 
 func TestTasksRunAtTheirTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(2)
+		w := newSchedulerEnv(2)
 		var tasks []*fake
 		w.during(func() {
 			tasks = w.start(2, time.Second, 9*time.Second)
@@ -148,7 +148,7 @@ func TestTasksRunAtTheirTimes(t *testing.T) {
 
 func TestWithTooFewWorkersAllTasksAreEquallyLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(3)
+		w := newSchedulerEnv(3)
 		var tasks []*fake
 		w.during(func() {
 			tasks = w.start(300, 200*time.Millisecond, 10*time.Second) // 60 s of work each 10 s, for 3 workers
@@ -165,14 +165,14 @@ func TestWithTooFewWorkersAllTasksAreEquallyLate(t *testing.T) {
 }
 
 // Half of the servers swallow every packet: each of their runs takes twice the interval. The other half's are on time.
-func TestServersThatDontAnswerKeepNobodyElseWaiting(t *testing.T) {
+func TestServersThatDontAnswerDelayNoOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const targets, workers, every, late = 5000, 256, 10 * time.Second, time.Second
-		w := newWorld(workers)
+		w := newSchedulerEnv(workers)
 		var all []*fake
 		w.during(func() {
 			for i := range targets {
-				f := &fake{world: w, name: fmt.Sprint(i), takes: 5 * time.Millisecond, every: every}
+				f := &fake{env: w, name: fmt.Sprint(i), takes: 5 * time.Millisecond, every: every}
 				if i%2 == 0 {
 					f.takes = 2 * every
 				}
@@ -200,7 +200,7 @@ func TestServersThatDontAnswerKeepNobodyElseWaiting(t *testing.T) {
 
 func TestATaskThatAsksForNoPauseGetsOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(1)
+		w := newSchedulerEnv(1)
 		w.during(func() {
 			f := w.start(1, 0, -time.Hour)[0]
 			time.Sleep(9500 * time.Millisecond)
@@ -213,12 +213,12 @@ func TestATaskThatAsksForNoPauseGetsOne(t *testing.T) {
 
 func TestARemovedTaskIsClosedOnceItsRunIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(1)
+		w := newSchedulerEnv(1)
 		w.during(func() {
 			f := w.start(1, 10*time.Second, time.Second)[0]
 			time.Sleep(time.Second)
 			w.remove(keyOf(0))
-			other := &fake{world: w, name: "other", every: time.Hour, notBefore: time.Now()}
+			other := &fake{env: w, name: "other", every: time.Hour, notBefore: time.Now()}
 			w.add(keyOf(0), other, time.Now())
 			time.Sleep(time.Second)
 			if f.closed() || other.ran() > 0 {
@@ -267,9 +267,9 @@ func TestWhateverIsDoneNoTaskRunsTwiceAtOnceOrEarlyOrAfterItsEnd(t *testing.T) {
 	})
 }
 
-// play does the steps, then lets everything run for a while, and tells what was wrong.
+// play does the steps, then lets everything run for a while, and returns what was wrong.
 func play(workers int, script []step) []string {
-	w := newWorld(workers)
+	w := newSchedulerEnv(workers)
 	current := map[int]*fake{}
 	var all []*fake
 	w.during(func() {
@@ -279,7 +279,7 @@ func play(workers int, script []step) []string {
 			f, soon := current[s.key], time.Now().Add(s.every)
 			switch {
 			case s.what == "add":
-				f = &fake{world: w, name: fmt.Sprintf("%d of step %d", s.key, i), takes: s.takes, every: s.every, notBefore: soon}
+				f = &fake{env: w, name: fmt.Sprintf("%d of step %d", s.key, i), takes: s.takes, every: s.every, notBefore: soon}
 				all = append(all, f)
 				current[s.key] = f
 				w.remove(keyOf(s.key))
@@ -289,7 +289,7 @@ func play(workers int, script []step) []string {
 				delete(current, s.key)
 				w.remove(keyOf(s.key))
 			case s.what == "hasten":
-				f.may(time.Time{})
+				f.allowAt(time.Time{})
 				w.advance(keyOf(s.key), soon)
 			}
 		}
@@ -307,7 +307,7 @@ func play(workers int, script []step) []string {
 }
 
 // settle sees that after all that was done every task still gets its turn.
-func (w *world) settle(current map[int]*fake) {
+func (w *schedulerEnv) settle(current map[int]*fake) {
 	before := map[int]int{}
 	time.Sleep(time.Minute)
 	for key, f := range current {
@@ -322,7 +322,7 @@ func (w *world) settle(current map[int]*fake) {
 }
 
 // A task that waits for a worker when it is hastened needs no second run for it.
-func TestWhoIsHastenedWhileItWaitsForAWorkerRunsOnce(t *testing.T) {
+func TestATaskAdvancedWhileItWaitsForAWorkerRunsOnce(t *testing.T) {
 	script := []step{
 		{what: "add", key: 0, takes: time.Millisecond, every: 2 * time.Second},
 		{what: "add", key: 5, every: 2 * time.Second},

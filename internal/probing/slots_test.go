@@ -10,8 +10,8 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 )
 
-// now is a context that has ended: whoever takes a place with it doesn't wait.
-func now(t *testing.T) context.Context {
+// endedContext is a context that has ended: acquire doesn't wait with it.
+func endedContext(t *testing.T) context.Context {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	return ctx
@@ -39,14 +39,14 @@ func TestANamespaceHasNoMoreThanItsShareOfListings(t *testing.T) {
 	}
 }
 
-func TestSlowListingsLeaveThePlacesOfOthersAlone(t *testing.T) {
+func TestSlowListingsDontTakeOthersSlots(t *testing.T) {
 	s := newSlots()
 	for i := range maxSlow {
 		if _, ok := s.acquire(t.Context(), fmt.Sprint("slow-", i), true); !ok {
 			t.Fatalf("%d of %d have no place", i, maxSlow)
 		}
 	}
-	if _, ok := s.acquire(now(t), "slow", true); ok {
+	if _, ok := s.acquire(endedContext(t), "slow", true); ok {
 		t.Error("there are more slow ones than places")
 	}
 	for i := range maxListings {
@@ -54,7 +54,7 @@ func TestSlowListingsLeaveThePlacesOfOthersAlone(t *testing.T) {
 			t.Fatalf("%d of %d have no place", i, maxListings)
 		}
 	}
-	if _, ok := s.acquire(now(t), "slow", false); ok {
+	if _, ok := s.acquire(endedContext(t), "slow", false); ok {
 		t.Error("there are more than places")
 	}
 	if n := len(s.byNamespace); n != maxSlow+maxListings {
@@ -62,7 +62,7 @@ func TestSlowListingsLeaveThePlacesOfOthersAlone(t *testing.T) {
 	}
 }
 
-// A server that answers its probes at once and trickles its lists holds a place for a short time only, and then one of few.
+// A server that answers its probes at once and trickles its lists has a slot for a short time only, and then one of few.
 func TestAListThatTricklesIsCutShort(t *testing.T) {
 	until := make(chan struct{})
 	c := &cluster{instead: func(_ http.ResponseWriter, r *http.Request) {
@@ -79,7 +79,7 @@ func TestAListThatTricklesIsCutShort(t *testing.T) {
 	if err := p.Set(key, Target{Internal: credentials("1", s.kubeconfig()), External: credentials("2", s.outside()), Timeout: time.Minute, NodeLeases: &terms}, h.clock.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if run := h.again(t); run.Leases != nil || run.ListError.Class != probe.Timeout {
+	if run := h.nextRun(t); run.Leases != nil || run.ListError.Class != probe.Timeout {
 		t.Errorf("the first: %+v", run)
 	}
 	for range maxSlow {
@@ -91,7 +91,7 @@ func TestAListThatTricklesIsCutShort(t *testing.T) {
 	if err := p.Set(key, Target{Internal: credentials("1", s.kubeconfig()), External: credentials("2", s.outside()), Timeout: 2 * time.Second, NodeLeases: &terms}, h.clock.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if run := h.again(t); run.ListError.Class != probe.NotRun {
+	if run := h.nextRun(t); run.ListError.Class != probe.NotRun {
 		t.Errorf("the next takes another's place: %+v", run)
 	}
 }

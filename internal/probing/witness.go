@@ -26,29 +26,29 @@ const (
 	handshakeTimeout = probe.WitnessTimeout
 	// queryInterval is the least time between two questions to the witnesses, however many targets fail.
 	queryInterval = time.Second
-	// checkInterval is how often each is looked at by itself: one that never answers is to be known before it is needed.
+	// checkInterval is how often each is checked by itself: one that never answers is to be known before it is needed.
 	checkInterval = time.Minute
 )
 
-// Witnesses are servers outside that answer as long as our own way out works. They are asked when external probes fail. Set its fields
-// before Init.
+// Witnesses are external servers that answer as long as this cluster's egress network works. They are asked when external probes fail. Set
+// its fields before Init.
 type Witnesses struct {
 	// Policy says which addresses are dialled.
 	Policy kubeconfig.Policy
-	// OnChange is called with the name of a Guardrail when Silent says something else of its witnesses. Default: nobody is.
+	// OnChange is called with the name of a Guardrail when Silent changes for its witnesses. Default: nothing is called.
 	OnChange func(guardrail string)
 	// Clock is the real one by default.
 	Clock clock.WithTicker
 
 	all        atomic.Pointer[witnessSet]
 	changed    chan struct{}        // holds one notice at most
-	withSeries map[string][]witness // belongs to who looks: those of which there are series
+	withSeries map[string][]witness // those with metric series; only Start's goroutine uses it
 
 	mu     sync.Mutex
-	silent map[string][]SilentWitness // needs mu; who was silent, by Guardrail
+	silent map[string][]SilentWitness // needs mu; those that didn't answer, by Guardrail
 }
 
-// witnessSet are those that are named together, by the Guardrail that names them.
+// witnessSet are all witnesses, by the Guardrail that names them.
 type witnessSet struct {
 	named      map[string][]witness
 	queries    singleflight.Group
@@ -83,21 +83,21 @@ func (w *Witnesses) Init() *Witnesses {
 	return w
 }
 
-// Set replaces all witnesses, by the Guardrail that names them. The same ones go on as they are.
+// Set replaces all witnesses, by the Guardrail that names them. Nothing changes when they are the same.
 func (w *Witnesses) Set(named map[string][]guardrail.Witness) {
 	if maps.EqualFunc(named, w.all.Load().named, sameWitnesses) {
 		return
 	}
 	all := &witnessSet{named: map[string][]witness{}}
-	for rail, some := range named {
-		for _, one := range some {
-			all.named[rail] = append(all.named[rail], newWitness(one))
+	for guardrailName, witnesses := range named {
+		for _, one := range witnesses {
+			all.named[guardrailName] = append(all.named[guardrailName], newWitness(one))
 		}
 	}
 	w.all.Store(all)
 	select {
 	case w.changed <- struct{}{}:
-	default: // it will look at all
+	default: // a check is requested already
 	}
 }
 
@@ -112,13 +112,13 @@ func newWitness(one guardrail.Witness) witness {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if one.CABundle != "" {
 		config.RootCAs = x509.NewCertPool()
-		config.RootCAs.AppendCertsFromPEM([]byte(one.CABundle)) // without a certificate it trusts nobody, and is silent
+		config.RootCAs.AppendCertsFromPEM([]byte(one.CABundle)) // without a valid certificate no server is trusted, and the witness is silent
 	}
 	return witness{one, config}
 }
 
-// Vouch says whether witnesses answer, asked at that time or later: one of each Guardrail that names any. Where none does, nobody vouches, and
-// neither does one that takes longer than five seconds, waiting for an earlier question included.
+// Vouch says whether witnesses answer, asked at that time or later: at least one of each Guardrail that names any. It is false without
+// witnesses, and when the answers take longer than five seconds, waiting for an earlier query included.
 func (w *Witnesses) Vouch(ctx context.Context, since time.Time) bool {
 	all := w.all.Load()
 	if len(all.named) == 0 {
@@ -141,7 +141,7 @@ func (w *Witnesses) Vouch(ctx context.Context, since time.Time) bool {
 	return false
 }
 
-// ask asks them all, at that time at the earliest. Whose context it is doesn't matter: runs end with the Prober, all together.
+// ask asks them all, at that time at the earliest. The context may be any run's: runs all end with the Prober.
 func (w *Witnesses) ask(ctx context.Context, all *witnessSet, from time.Time) error {
 	if wait := from.Sub(w.Clock.Now()); wait > 0 {
 		select {
@@ -152,8 +152,8 @@ func (w *Witnesses) ask(ctx context.Context, all *witnessSet, from time.Time) er
 	}
 	asked := w.Clock.Now()
 	answers := make(chan bool, len(all.named))
-	for _, some := range all.named {
-		go func() { answers <- anyAnswers(ctx, w.Policy, some) }()
+	for _, witnesses := range all.named {
+		go func() { answers <- anyAnswers(ctx, w.Policy, witnesses) }()
 	}
 	vouch := true
 	for range all.named {
@@ -183,7 +183,7 @@ func anyAnswers(ctx context.Context, policy kubeconfig.Policy, of []witness) boo
 	return false
 }
 
-// ask comes back when the handshake is done.
+// ask returns when the handshake is done.
 func (one *witness) ask(ctx context.Context, policy kubeconfig.Policy) error {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
@@ -195,10 +195,10 @@ func (one *witness) ask(ctx context.Context, policy kubeconfig.Policy) error {
 	return err
 }
 
-// NeedLeaderElection is true: only who probes needs witnesses.
+// NeedLeaderElection is true: only the leader probes.
 func (*Witnesses) NeedLeaderElection() bool { return true }
 
-// Start looks at each witness once a minute, until ctx ends.
+// Start checks each witness once a minute, until ctx ends.
 func (w *Witnesses) Start(ctx context.Context) error {
 	ticker := w.Clock.NewTicker(checkInterval)
 	defer ticker.Stop()
@@ -223,53 +223,54 @@ func (w *Witnesses) check(ctx context.Context) {
 	before := w.silent
 	w.silent = silent
 	w.mu.Unlock()
-	for rail, some := range named {
-		for _, one := range some {
-			isSilent := slices.ContainsFunc(silent[rail], func(s SilentWitness) bool { return s.Name == one.Name })
-			witnessUp.WithLabelValues(rail, one.Name).Set(metric.Bool(!isSilent))
+	for guardrailName, witnesses := range named {
+		for _, one := range witnesses {
+			isSilent := slices.ContainsFunc(silent[guardrailName], func(s SilentWitness) bool { return s.Name == one.Name })
+			witnessUp.WithLabelValues(guardrailName, one.Name).Set(metric.Bool(!isSilent))
 		}
-		if was, looked := before[rail]; !looked || !slices.Equal(was, silent[rail]) {
-			w.OnChange(rail)
-		}
-	}
-	for rail := range before {
-		if _, is := named[rail]; !is {
-			w.OnChange(rail)
+		if previous, known := before[guardrailName]; !known || !slices.Equal(previous, silent[guardrailName]) {
+			w.OnChange(guardrailName)
 		}
 	}
-	for rail, some := range w.withSeries {
-		for _, one := range some {
-			if !slices.ContainsFunc(named[rail], func(is witness) bool { return is.Name == one.Name }) {
-				witnessUp.DeleteLabelValues(rail, one.Name)
+	for guardrailName := range before {
+		if _, is := named[guardrailName]; !is {
+			w.OnChange(guardrailName)
+		}
+	}
+	for guardrailName, witnesses := range w.withSeries {
+		for _, one := range witnesses {
+			if !slices.ContainsFunc(named[guardrailName], func(is witness) bool { return is.Name == one.Name }) {
+				witnessUp.DeleteLabelValues(guardrailName, one.Name)
 			}
 		}
 	}
 	w.withSeries = named
 }
 
-// silentWitnesses asks each of them by itself, and once more if it doesn't answer: one handshake that is lost says little. Each Guardrail has an entry.
+// silentWitnesses asks each of them by itself, and once more if it doesn't answer, since one lost handshake says little. Each Guardrail has an
+// entry.
 func silentWitnesses(ctx context.Context, policy kubeconfig.Policy, named map[string][]witness) map[string][]SilentWitness {
 	var mu sync.Mutex
-	var asking sync.WaitGroup
+	var queries sync.WaitGroup
 	silent := map[string][]SilentWitness{} // needs mu
-	for rail, some := range named {
-		silent[rail] = nil
-		for _, one := range some {
-			asking.Go(func() {
+	for guardrailName, witnesses := range named {
+		silent[guardrailName] = nil
+		for _, one := range witnesses {
+			queries.Go(func() {
 				if one.ask(ctx, policy) == nil {
 					return
 				}
 				if err := one.ask(ctx, policy); err != nil {
 					mu.Lock()
 					defer mu.Unlock()
-					silent[rail] = append(silent[rail], SilentWitness{one.Name, one.Address, reason(err)})
+					silent[guardrailName] = append(silent[guardrailName], SilentWitness{one.Name, one.Address, reason(err)})
 				}
 			})
 		}
 	}
-	asking.Wait()
-	for _, some := range silent {
-		slices.SortFunc(some, func(a, b SilentWitness) int { return strings.Compare(a.Name, b.Name) })
+	queries.Wait()
+	for _, witnesses := range silent {
+		slices.SortFunc(witnesses, func(a, b SilentWitness) int { return strings.Compare(a.Name, b.Name) })
 	}
 	return silent
 }
@@ -282,10 +283,10 @@ func reason(err error) string {
 	return string(outcome.Class) + ": " + outcome.Detail
 }
 
-// Silent are a Guardrail's witnesses that didn't answer when they were looked at last, by name; known is false before the first look.
-func (w *Witnesses) Silent(rail string) (silent []SilentWitness, known bool) {
+// Silent are a Guardrail's witnesses that didn't answer the last check, by name; known is false before the first check.
+func (w *Witnesses) Silent(guardrailName string) (silent []SilentWitness, known bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	silent, known = w.silent[rail]
+	silent, known = w.silent[guardrailName]
 	return silent, known
 }

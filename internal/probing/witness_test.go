@@ -20,16 +20,16 @@ import (
 	"github.com/resourcestack/autohealer/internal/kubeconfig"
 )
 
-// outside is a server that may be a witness.
-type outside struct {
+// witnessServer is a server that may be a witness.
+type witnessServer struct {
 	*httptest.Server
 
 	handshakes atomic.Int32
 }
 
-func newOutside(t *testing.T) *outside {
+func newWitnessServer(t *testing.T) *witnessServer {
 	t.Helper()
-	o := &outside{}
+	o := &witnessServer{}
 	o.Server = httptest.NewUnstartedServer(http.NotFoundHandler())
 	o.TLS = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		o.handshakes.Add(1)
@@ -41,17 +41,17 @@ func newOutside(t *testing.T) *outside {
 }
 
 // witness names it, trusted.
-func (o *outside) witness(name string) guardrail.Witness {
+func (o *witnessServer) witness(name string) guardrail.Witness {
 	return guardrail.Witness{
 		Name: name, Address: o.Listener.Addr().String(),
 		CABundle: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: o.Certificate().Raw})),
 	}
 }
 
-// nobody is a witness at whose address nobody listens.
-func nobody(t *testing.T, name string) guardrail.Witness {
+// deadWitness is a witness at whose address no server listens.
+func deadWitness(t *testing.T, name string) guardrail.Witness {
 	t.Helper()
-	o := newOutside(t)
+	o := newWitnessServer(t)
 	one := o.witness(name)
 	o.Close()
 	return one
@@ -66,13 +66,13 @@ func named(guardrails ...[]guardrail.Witness) map[string][]guardrail.Witness {
 }
 
 func TestWhoVouches(t *testing.T) {
-	answers, dead := newOutside(t), nobody(t, "dead")
+	answers, dead := newWitnessServer(t), deadWitness(t, "dead")
 	a, b := answers.witness("a"), answers.witness("b")
 	untrusted := answers.witness("untrusted")
 	untrusted.CABundle = ""
-	elsewhere := answers.witness("elsewhere") // the certificate isn't for this name
-	_, port, _ := net.SplitHostPort(elsewhere.Address)
-	elsewhere.Address = "localhost:" + port
+	wrongName := answers.witness("elsewhere") // the certificate isn't for this name
+	_, port, _ := net.SplitHostPort(wrongName.Address)
+	wrongName.Address = "localhost:" + port
 	for name, test := range map[string]struct {
 		witnesses map[string][]guardrail.Witness
 		policy    kubeconfig.Policy
@@ -83,7 +83,7 @@ func TestWhoVouches(t *testing.T) {
 		"one of two answers":                  {named([]guardrail.Witness{dead, a}), loopback, true},
 		"none answers":                        {named([]guardrail.Witness{dead}), loopback, false},
 		"its certificate isn't trusted":       {named([]guardrail.Witness{untrusted}), loopback, false},
-		"its certificate is for another name": {named([]guardrail.Witness{elsewhere}), loopback, false},
+		"its certificate is for another name": {named([]guardrail.Witness{wrongName}), loopback, false},
 		"its address isn't dialled":           {named([]guardrail.Witness{a}), kubeconfig.Policy{}, false},
 		"one of each Guardrail answers":       {named([]guardrail.Witness{a}, []guardrail.Witness{dead, b}), loopback, true},
 		"none of one Guardrail answers":       {named([]guardrail.Witness{a}, []guardrail.Witness{dead}), loopback, false},
@@ -96,9 +96,9 @@ func TestWhoVouches(t *testing.T) {
 	}
 }
 
-// Another Guardrail's limit that changes isn't news of witnesses, and doesn't let them be asked more often.
+// A change of another Guardrail's limit doesn't change the witnesses, and doesn't have them asked more often.
 func TestTheSameWitnessesGoOnAsTheyAre(t *testing.T) {
-	o := newOutside(t)
+	o := newWitnessServer(t)
 	w := (&Witnesses{Policy: loopback}).Init()
 	since := time.Now()
 	for range 3 {
@@ -139,7 +139,7 @@ func TestASlowWitnessIsntWaitedFor(t *testing.T) {
 	}
 	defer func() { _ = silent.Close() }()
 	w := (&Witnesses{Policy: loopback}).Init()
-	w.Set(named([]guardrail.Witness{{Name: "silent", Address: silent.Addr().String()}, newOutside(t).witness("a")}))
+	w.Set(named([]guardrail.Witness{{Name: "silent", Address: silent.Addr().String()}, newWitnessServer(t).witness("a")}))
 	began := time.Now()
 	if !w.Vouch(t.Context(), began) || time.Since(began) > handshakeTimeout/2 {
 		t.Errorf("after %s", time.Since(began))
@@ -147,7 +147,7 @@ func TestASlowWitnessIsntWaitedFor(t *testing.T) {
 }
 
 func TestTargetsThatFailTogetherShareAnAnswer(t *testing.T) {
-	o := newOutside(t)
+	o := newWitnessServer(t)
 	w := (&Witnesses{Policy: loopback}).Init()
 	w.Set(named([]guardrail.Witness{o.witness("a")}))
 	since := time.Now()
@@ -167,7 +167,7 @@ func TestTargetsThatFailTogetherShareAnAnswer(t *testing.T) {
 
 // What a witness said before a probe failed says nothing about that.
 func TestAnAnswerIsntOlderThanWhatItIsAskedFor(t *testing.T) {
-	o := newOutside(t)
+	o := newWitnessServer(t)
 	w := (&Witnesses{Policy: loopback}).Init()
 	w.Set(named([]guardrail.Witness{o.witness("a")}))
 	if !w.Vouch(t.Context(), time.Now()) {
@@ -185,43 +185,43 @@ func TestAnAnswerIsntOlderThanWhatItIsAskedFor(t *testing.T) {
 
 func TestARunThatFailedOutsideIsWitnessed(t *testing.T) {
 	g := NewWithT(t)
-	o := newOutside(t)
+	o := newWitnessServer(t)
 	p, h := startProber(t)
 	p.Witnesses.Policy = loopback
 	p.Witnesses.Set(named([]guardrail.Witness{o.witness("a")}))
 	internal, external := startStub(t, answerVersion), startStub(t, answerVersion)
 	g.Expect(p.Set(one, Target{Internal: credentials("1", internal.kubeconfig()), External: credentials("2", external.kubeconfig()), Timeout: time.Minute}, h.clock.Now())).To(Succeed())
-	if run := h.again(t); run.External.Class != probe.OK || run.Witnessed || o.handshakes.Load() != 0 {
+	if run := h.nextRun(t); run.External.Class != probe.OK || run.Witnessed || o.handshakes.Load() != 0 {
 		t.Fatalf("%+v, %d handshakes, of a run without a failure", run, o.handshakes.Load())
 	}
 	external.proxy.BreakNew(faultproxy.Close)
 	external.proxy.BreakOpen(faultproxy.Close)
-	if run := h.again(t); run.External.Result() != probe.Failure || !run.Witnessed {
+	if run := h.nextRun(t); run.External.Result() != probe.Failure || !run.Witnessed {
 		t.Fatalf("%+v, %+v", run, run.External)
 	}
-	p.Witnesses.Set(named([]guardrail.Witness{nobody(t, "dead")}))
-	if run := h.again(t); run.External.Result() != probe.Failure || run.Witnessed {
+	p.Witnesses.Set(named([]guardrail.Witness{deadWitness(t, "dead")}))
+	if run := h.nextRun(t); run.External.Result() != probe.Failure || run.Witnessed {
 		t.Fatalf("%+v, %+v without a witness that answers", run, run.External)
 	}
 }
 
-func drain(told <-chan string) {
-	for len(told) > 0 {
-		<-told
+func drain(changed <-chan string) {
+	for len(changed) > 0 {
+		<-changed
 	}
 }
 
-func TestEachSilentWitnessIsTold(t *testing.T) {
+func TestEachSilentWitnessIsReported(t *testing.T) {
 	g := NewWithT(t)
-	told := make(chan string, 10)
-	w := (&Witnesses{Policy: loopback, OnChange: func(guardrail string) { told <- guardrail }}).Init()
+	changed := make(chan string, 10)
+	w := (&Witnesses{Policy: loopback, OnChange: func(guardrail string) { changed <- guardrail }}).Init()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- w.Start(ctx) }()
-	x, b := nobody(t, "x"), nobody(t, "b")
-	w.Set(named([]guardrail.Witness{x, newOutside(t).witness("a"), b}, []guardrail.Witness{newOutside(t).witness("a")}))
-	g.Eventually(told).Should(Receive())
-	g.Eventually(told).Should(Receive())
+	x, b := deadWitness(t, "x"), deadWitness(t, "b")
+	w.Set(named([]guardrail.Witness{x, newWitnessServer(t).witness("a"), b}, []guardrail.Witness{newWitnessServer(t).witness("a")}))
+	g.Eventually(changed).Should(Receive())
+	g.Eventually(changed).Should(Receive())
 	want := []SilentWitness{{"b", b.Address, "Dial: the connection was refused"}, {"x", x.Address, "Dial: the connection was refused"}}
 	if got, known := w.Silent("a"); !known || !slices.Equal(got, want) {
 		t.Errorf("%+v", got)
@@ -232,10 +232,10 @@ func TestEachSilentWitnessIsTold(t *testing.T) {
 	if got, known := w.Silent("c"); known || len(got) > 0 {
 		t.Errorf("of one that was never looked at: %+v", got)
 	}
-	drain(told)
-	w.Set(named([]guardrail.Witness{newOutside(t).witness("a")}))
-	g.Eventually(told).Should(Receive(Equal("a")))
-	g.Eventually(told).Should(Receive(Equal("b")), "it names none any more")
+	drain(changed)
+	w.Set(named([]guardrail.Witness{newWitnessServer(t).witness("a")}))
+	g.Eventually(changed).Should(Receive(Equal("a")))
+	g.Eventually(changed).Should(Receive(Equal("b")), "it names none any more")
 	if got, known := w.Silent("a"); !known || len(got) > 0 {
 		t.Errorf("afterwards: %+v", got)
 	}

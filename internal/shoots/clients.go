@@ -1,5 +1,12 @@
 // Package shoots reads clusters whose kubeconfigs are in Secrets: Clients connects to them, a Mirror keeps the objects of one query, and
-// WatchHealth says whether these are current. What a VerifyingClient doesn't find really doesn't exist.
+// WatchHealth says whether these are current. The NotFound of a VerifyingClient is reliable.
+//
+// The objects of a Mirror are in one of these states:
+//
+//	opening (ErrNotSynced) ──(list or initial events are stored)──> current ──(watch ends)──> retrying, current until the timeout
+//	     └──(error or timeout)──> unusable (Err) ──(a watch is answered)──> current  <────────────────┘
+//
+// Begin to read at Clients.Connection and at Open.
 package shoots
 
 import (
@@ -29,7 +36,7 @@ type Clients struct {
 	Secrets     client.Reader
 	Secret, Key string
 	Scheme      *runtime.Scheme
-	// Dial says which addresses a kubeconfig may have.
+	// Dial is the policy of the addresses that a kubeconfig may have.
 	Dial kubeconfig.Policy
 	// Timeout of one request.
 	Timeout time.Duration
@@ -45,13 +52,13 @@ type Connection struct {
 	Version string
 	// Client reads live.
 	Client client.Client
-	// Watching has no time limit on its requests.
-	Watching client.WithWatch
+	// WatchClient has no time limit on its requests.
+	WatchClient client.WithWatch
 
 	transport *http.Transport
 }
 
-// Of gives the client of the shoot in a namespace.
+// Of returns the client of the shoot in a namespace.
 func (s *Clients) Of(ctx context.Context, namespace string) (client.Client, error) {
 	c, err := s.Connection(ctx, namespace)
 	if err != nil {
@@ -60,8 +67,8 @@ func (s *Clients) Of(ctx context.Context, namespace string) (client.Client, erro
 	return c.Client, nil
 }
 
-// Connection gives that of the shoot in a namespace. What it is made from is what is stored: the namespace, the Secret's UID and its
-// version all match, so that no shoot is judged with another's client.
+// Connection returns that of the shoot in a namespace. It is made from the stored Secret: the namespace, the Secret's UID and its version all
+// match, so that no shoot is checked with another's client.
 func (s *Clients) Connection(ctx context.Context, namespace string) (*Connection, error) {
 	stored := &corev1.Secret{}
 	if err := s.Secrets.Get(ctx, client.ObjectKey{Namespace: namespace, Name: s.Secret}, stored); err != nil {
@@ -91,8 +98,8 @@ func (s *Clients) Connection(ctx context.Context, namespace string) (*Connection
 	return fresh, nil
 }
 
-// A connection without news for silence is asked whether it still lives, and has patience to answer: else a watch that a firewall has
-// forgotten about would look as if nothing happened. HTTP/2 pings; for HTTP/1.1, as some proxies have it, TCP does.
+// A connection without traffic for pingAfter is pinged, and closed without an answer within pingTimeout: else a watch that a firewall has
+// dropped would look as if nothing happened. HTTP/2 has pings; for HTTP/1.1, which some proxies speak, TCP keepalives are used.
 const (
 	pingAfter   = 15 * time.Second
 	pingTimeout = 10 * time.Second
@@ -100,7 +107,7 @@ const (
 
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: pingAfter, Interval: pingTimeout / 2, Count: 2}
 
-// connect makes clients and asks nothing yet.
+// connect makes clients, and sends no request yet.
 func (s *Clients) connect(stored *corev1.Secret) (*Connection, error) {
 	content, ok := stored.Data[s.Key]
 	if !ok {
@@ -111,27 +118,27 @@ func (s *Clients) connect(stored *corev1.Secret) (*Connection, error) {
 		return nil, err
 	}
 	transport := access.Transport(s.Dial, net.Dialer{Timeout: s.Timeout, KeepAliveConfig: keepAlive})
-	transport.TLSHandshakeTimeout = 2 * s.Timeout // a connection that nobody waits for any more would stay half open for ever; requests end before, with the time in their error
+	transport.TLSHandshakeTimeout = 2 * s.Timeout // else a connection whose request was canceled would stay half open for ever; requests end before, with the time in their error
 	transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout}
-	watching := &http.Client{Transport: &retryLimiter{next: bounded{authorized{access, transport}}, timeout: s.Timeout}, CheckRedirect: refuseRedirect}
-	asking := *watching
-	asking.Timeout = s.Timeout
+	watchClient := &http.Client{Transport: &retryLimiter{next: bounded{authorized{access, transport}}, timeout: s.Timeout}, CheckRedirect: refuseRedirect}
+	timedClient := *watchClient
+	timedClient.Timeout = s.Timeout
 	config := &rest.Config{Host: access.URL("").String(), QPS: -1}
-	kinds, err := newMapper(config, &asking)
+	restMapper, err := newMapper(config, &timedClient)
 	if err != nil {
 		return nil, fmt.Errorf("make a client of the shoot: %w", err)
 	}
-	live, errLive := NewVerifyingClient(config, client.Options{HTTPClient: &asking, Scheme: s.Scheme, Mapper: kinds})
-	watch, errWatch := client.NewWithWatch(config, client.Options{HTTPClient: watching, Scheme: s.Scheme, Mapper: kinds})
+	live, errLive := NewVerifyingClient(config, client.Options{HTTPClient: &timedClient, Scheme: s.Scheme, Mapper: restMapper})
+	watch, errWatch := client.NewWithWatch(config, client.Options{HTTPClient: watchClient, Scheme: s.Scheme, Mapper: restMapper})
 	if err := errors.Join(errLive, errWatch); err != nil {
 		return nil, fmt.Errorf("make a client of the shoot: %w", err)
 	}
 	return &Connection{
-		UID: stored.UID, Version: stored.ResourceVersion, Client: live, Watching: watch, transport: transport,
+		UID: stored.UID, Version: stored.ResourceVersion, Client: live, WatchClient: watch, transport: transport,
 	}, nil
 }
 
-// Forget the connection to a shoot that is gone, or that nobody asks for.
+// Forget closes the connection to a shoot that is deleted, or no longer checked.
 func (s *Clients) Forget(namespace string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,13 +148,13 @@ func (s *Clients) Forget(namespace string) {
 	}
 }
 
-// refuseRedirect keeps a client from following a redirect: the server that is asked next would get the credentials, too.
+// refuseRedirect keeps a client from following a redirect: the other server would get the credentials, too.
 func refuseRedirect(next *http.Request, _ []*http.Request) error {
 	return fmt.Errorf("the shoot's API server redirects to %s, which is not followed", next.URL.Host)
 }
 
-// maxAnswerBytes of one answer: a list of more than a thousand nodes fits. What is in a shoot belongs to its owner, who may not take
-// the memory that other shoots' checks need.
+// maxAnswerBytes bounds one answer: a list of more than a thousand nodes fits. A shoot's owner controls its content, which must not take the
+// memory that other shoots' checks need.
 const maxAnswerBytes = 32 << 20
 
 // bounded ends answers that are too large with an error.
@@ -162,8 +169,8 @@ func (b bounded) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// retryLimiter has a refusal told that client-go would sleep over: as long as a server that is overloaded says when to come back, client-go
-// asks again up to ten times, and gives no answer meanwhile. One such answer it may sleep over, if that isn't for too long; the next in a row is an error.
+// retryLimiter bounds the retries of client-go: while an overloaded server answers with Retry-After, client-go retries up to ten times, and
+// returns nothing meanwhile. It may retry once, if the time isn't too long; the next refusal in a row is an error.
 type retryLimiter struct {
 	next http.RoundTripper
 	// timeout is how long an answer may take.
@@ -173,17 +180,17 @@ type retryLimiter struct {
 }
 
 // RoundTrip sends the request.
-func (i *retryLimiter) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := i.next.RoundTrip(request)
+func (l *retryLimiter) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := l.next.RoundTrip(request)
 	if err != nil {
 		return nil, err
 	}
 	if response.StatusCode != http.StatusTooManyRequests && response.StatusCode < http.StatusInternalServerError {
-		i.refusals.Store(0)
+		l.refusals.Store(0)
 		return response, nil
 	}
 	seconds, _ := strconv.Atoi(response.Header.Get("Retry-After"))
-	if i.refusals.Add(1) > 1 || time.Duration(seconds)*time.Second >= i.timeout {
+	if l.refusals.Add(1) > 1 || time.Duration(seconds)*time.Second >= l.timeout {
 		response.Header.Del("Retry-After")
 	}
 	return response, nil

@@ -20,14 +20,14 @@ import (
 // ErrNotSynced: the objects aren't all read yet. It says nothing about any of them.
 var ErrNotSynced = errors.New("not all objects of the kind are read yet")
 
-// Source is what a Mirror follows.
+// Source is the query that a Mirror keeps the objects of.
 type Source struct {
 	// Client of the cluster, without a time limit on its requests.
 	Client client.WithWatch
 	// List makes an empty list of the objects, and Options say which of them.
 	List    func() client.ObjectList
 	Options []client.ListOption
-	// Trim drops of an object what nobody reads. Nil: its managed fields.
+	// Trim drops the fields of an object that aren't read. Nil: its managed fields.
 	Trim func(client.Object)
 	// Timeout bounds each read, and how long a watch may take to begin.
 	Timeout time.Duration
@@ -48,7 +48,7 @@ type Mirror struct {
 // retries of a cluster that can't be reached.
 var retries = wait.Backoff{Duration: time.Second, Factor: 2, Steps: 4, Cap: 10 * time.Second, Jitter: 0.5}
 
-// Open begins to follow, until Close.
+// Open starts a Mirror, which runs until Close.
 func Open(s Source) *Mirror {
 	ctx, stop := context.WithCancel(context.Background())
 	if s.Trim == nil {
@@ -66,11 +66,10 @@ func Open(s Source) *Mirror {
 	return m
 }
 
-// Close ends it.
+// Close stops it.
 func (m *Mirror) Close() { m.stop() }
 
-// Objects are those that there are, which aren't to be changed. The error says why that can't be trusted: ErrNotSynced until they were
-// read once.
+// Objects are the current objects, read-only. The error says why they aren't current: ErrNotSynced until they were read once.
 func (m *Mirror) Objects() ([]client.Object, error) {
 	if err := m.usable(); err != nil {
 		return nil, err
@@ -128,46 +127,46 @@ type mirrorStore struct {
 	mirror *Mirror
 }
 
-// Add takes in an object that is new.
-func (t *mirrorStore) Add(o any) error { return t.store(o, t.Store.Add) }
+// Add stores a new object.
+func (s *mirrorStore) Add(o any) error { return s.store(o, s.Store.Add) }
 
-// Update takes in an object that changed, if that is in what is kept of it.
-func (t *mirrorStore) Update(o any) error {
-	return t.store(o, func(o any) error {
-		before, known, err := t.Get(o)
+// Update stores an object, if a field that Trim keeps has changed.
+func (s *mirrorStore) Update(o any) error {
+	return s.store(o, func(o any) error {
+		before, known, err := s.Get(o)
 		if known && equality.Semantic.DeepEqual(before, o) {
 			return errUnchanged
 		}
-		return errors.Join(err, t.Store.Update(o))
+		return errors.Join(err, s.Store.Update(o))
 	})
 }
 
-// Delete takes in that an object is gone.
-func (t *mirrorStore) Delete(o any) error { return t.store(o, t.Store.Delete) }
+// Delete removes an object.
+func (s *mirrorStore) Delete(o any) error { return s.store(o, s.Store.Delete) }
 
-// Replace takes in all objects.
-func (t *mirrorStore) Replace(all []any, version string) error {
+// Replace stores all objects.
+func (s *mirrorStore) Replace(all []any, version string) error {
 	for _, o := range all {
-		t.mirror.source.Trim(o.(client.Object))
+		s.mirror.source.Trim(o.(client.Object))
 	}
-	if err := t.Store.Replace(all, version); err != nil {
+	if err := s.Store.Replace(all, version); err != nil {
 		return err
 	}
-	t.mirror.synced.Store(true)
-	t.mirror.health.stored()
-	t.mirror.source.Changed(nil)
+	s.mirror.synced.Store(true)
+	s.mirror.health.stored()
+	s.mirror.source.Changed(nil)
 	return nil
 }
 
-func (t *mirrorStore) store(o any, by func(any) error) error {
+func (s *mirrorStore) store(o any, by func(any) error) error {
 	object := o.(client.Object)
-	t.mirror.source.Trim(object)
+	s.mirror.source.Trim(object)
 	switch err := by(object); {
 	case errors.Is(err, errUnchanged):
 		return nil
 	case err != nil:
 		return err
 	}
-	t.mirror.source.Changed(object)
+	s.mirror.source.Changed(object)
 	return nil
 }

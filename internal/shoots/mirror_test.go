@@ -34,26 +34,26 @@ type exchange func(*http.Request) (*http.Response, error)
 
 func (e exchange) RoundTrip(r *http.Request) (*http.Response, error) { return e(r) }
 
-// well answers lists and watches as an API server that has one ConfigMap. The connection of watches is lost when ended is closed.
-func well(ended <-chan struct{}) exchange {
+// healthyServer answers lists and watches as an API server that has one ConfigMap. The connection of watches is lost when ended is closed.
+func healthyServer(ended <-chan struct{}) exchange {
 	return func(r *http.Request) (*http.Response, error) {
 		response := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Request: r}
 		if r.URL.Query().Get("watch") == "" {
 			response.Body = io.NopCloser(strings.NewReader(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[` + one + `]}`))
 			return response, nil
 		}
-		events, tell := io.Pipe()
+		events, writer := io.Pipe()
 		response.Body = events
 		go func() {
 			if r.URL.Query().Get("sendInitialEvents") == "true" {
-				_, _ = fmt.Fprint(tell, `{"type":"ADDED","object":`, one, `}{"type":"BOOKMARK","object":`,
+				_, _ = fmt.Fprint(writer, `{"type":"ADDED","object":`, one, `}{"type":"BOOKMARK","object":`,
 					strings.Replace(one, `"resourceVersion"`, `"annotations":{"k8s.io/initial-events-end":"true"},"resourceVersion"`, 1), `}`)
 			}
 			select {
 			case <-ended:
 			case <-r.Context().Done():
 			}
-			_ = tell.CloseWithError(errors.New("http2: client connection lost"))
+			_ = writer.CloseWithError(errors.New("http2: client connection lost"))
 		}()
 		return response, nil
 	}
@@ -67,8 +67,8 @@ func unlogged(t *testing.T) {
 	t.Cleanup(func() { utilruntime.ErrorHandlers = handlers })
 }
 
-// following gives the source of a Mirror of the ConfigMaps that requests find.
-func following(t *testing.T, requests http.RoundTripper) Source {
+// sourceOf gives the source of a Mirror of the ConfigMaps that requests find.
+func sourceOf(t *testing.T, requests http.RoundTripper) Source {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
@@ -87,7 +87,7 @@ func following(t *testing.T, requests http.RoundTripper) Source {
 	}
 }
 
-func TestAShootThatEndsEveryConnectionIsntBelieved(t *testing.T) {
+func TestAShootThatEndsEveryConnectionIsUnusable(t *testing.T) {
 	unlogged(t)
 	reset := &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
 	for name, broken := range map[string]error{"with EOF": io.EOF, "with a reset": reset} {
@@ -95,11 +95,11 @@ func TestAShootThatEndsEveryConnectionIsntBelieved(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var down atomic.Bool
 				ended := make(chan struct{})
-				m := Open(following(t, exchange(func(r *http.Request) (*http.Response, error) {
+				m := Open(sourceOf(t, exchange(func(r *http.Request) (*http.Response, error) {
 					if down.Load() {
 						return nil, broken
 					}
-					return well(ended)(r)
+					return healthyServer(ended)(r)
 				})))
 				defer synctest.Wait()
 				defer m.Close()
@@ -133,17 +133,17 @@ func TestAShootThatEndsEveryConnectionIsntBelieved(t *testing.T) {
 	}
 }
 
-func TestAShootThatFallsSilentIsntBelievedUntilItIsAskedEither(t *testing.T) {
+func TestASilentShootIsUnusable(t *testing.T) {
 	unlogged(t)
 	synctest.Test(t, func(t *testing.T) {
 		var silent atomic.Bool
 		ended := make(chan struct{})
-		m := Open(following(t, exchange(func(r *http.Request) (*http.Response, error) {
+		m := Open(sourceOf(t, exchange(func(r *http.Request) (*http.Response, error) {
 			if silent.Load() {
 				<-r.Context().Done()
 				return nil, context.Cause(r.Context())
 			}
-			return well(ended)(r)
+			return healthyServer(ended)(r)
 		})))
 		defer synctest.Wait()
 		defer m.Close()
@@ -165,7 +165,7 @@ func TestAShootThatFallsSilentIsntBelievedUntilItIsAskedEither(t *testing.T) {
 	})
 }
 
-// swallowing takes connections and says nothing, while it is told to.
+// swallowing accepts connections and never answers, while swallows is set.
 type swallowing struct {
 	net.Listener
 	swallows  atomic.Bool
@@ -184,7 +184,7 @@ func (s *swallowing) Accept() (net.Conn, error) {
 
 func TestAShootWhoseConnectionWasSwallowedIsWatchedAgain(t *testing.T) {
 	server := httptest.NewUnstartedServer(discovered(func(w http.ResponseWriter, r *http.Request) {
-		response, _ := well(nil)(r)
+		response, _ := healthyServer(nil)(r)
 		w.(http.Flusher).Flush()
 		buffer := make([]byte, 1<<10)
 		for {
@@ -201,7 +201,7 @@ func TestAShootWhoseConnectionWasSwallowedIsWatchedAgain(t *testing.T) {
 	server.StartTLS()
 	defer server.Close()
 	source := Source{
-		Client: connectionTo(t, server, 200*time.Millisecond).Watching, Timeout: 200 * time.Millisecond, Clock: clock.RealClock{},
+		Client: connectionTo(t, server, 200*time.Millisecond).WatchClient, Timeout: 200 * time.Millisecond, Clock: clock.RealClock{},
 		Changed: func(client.Object) {}, List: func() client.ObjectList { return &corev1.ConfigMapList{} },
 	}
 	m := Open(source)
@@ -234,7 +234,7 @@ func TestAShootWhoseConnectionWasSwallowedIsWatchedAgain(t *testing.T) {
 	}
 }
 
-// A proxy that speaks HTTP/1.1 and dies without a word leaves a watch that nobody pings.
+// A proxy that speaks HTTP/1.1 and dies silently leaves a watch without HTTP/2 pings.
 func TestConnectionsToShootsAreKeptAliveByTCP(t *testing.T) {
 	server := httptest.NewTLSServer(nil)
 	defer server.Close()
@@ -274,7 +274,7 @@ func TestAShootThatCantBeReachedGivesOneError(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := Open(following(t, c.broken))
+				m := Open(sourceOf(t, c.broken))
 				defer synctest.Wait()
 				defer time.Sleep(time.Minute) // client-go's back-off doesn't hear that it is over
 				defer m.Close()
@@ -293,16 +293,16 @@ func TestAShootThatCantBeReachedGivesOneError(t *testing.T) {
 	}
 }
 
-func TestOnceAShootIsBelievedAgainItIsByWhatIsThereNow(t *testing.T) {
+func TestARecoveredMirrorHasCurrentObjects(t *testing.T) {
 	unlogged(t)
 	synctest.Test(t, func(t *testing.T) {
 		var down atomic.Bool
 		ended := make(chan struct{})
-		healthy := func(r *http.Request) (*http.Response, error) { return well(ended)(r) }
+		healthy := func(r *http.Request) (*http.Response, error) { return healthyServer(ended)(r) }
 		var m *Mirror
 		var old atomic.Int32
 		var looking atomic.Bool
-		source := following(t, exchange(func(r *http.Request) (*http.Response, error) {
+		source := sourceOf(t, exchange(func(r *http.Request) (*http.Response, error) {
 			if down.Load() || r.URL.Query().Get("watch") == "" { // only watches list
 				return nil, io.EOF
 			}
@@ -325,7 +325,7 @@ func TestOnceAShootIsBelievedAgainItIsByWhatIsThereNow(t *testing.T) {
 		close(ended)
 		time.Sleep(time.Minute)
 		ended = make(chan struct{})
-		healthy = none(ended)
+		healthy = emptyServer(ended)
 		looking.Store(true)
 		down.Store(false)
 		time.Sleep(time.Minute)
@@ -335,21 +335,21 @@ func TestOnceAShootIsBelievedAgainItIsByWhatIsThereNow(t *testing.T) {
 	})
 }
 
-// none answers watches as an API server that has no ConfigMap any more.
-func none(ended <-chan struct{}) exchange {
+// emptyServer answers watches as an API server that has no ConfigMap any more.
+func emptyServer(ended <-chan struct{}) exchange {
 	return func(r *http.Request) (*http.Response, error) {
 		response := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Request: r}
-		events, tell := io.Pipe()
+		events, writer := io.Pipe()
 		response.Body = events
 		go func() {
 			if r.URL.Query().Get("sendInitialEvents") == "true" {
-				_, _ = fmt.Fprint(tell, `{"type":"BOOKMARK","object":`, strings.Replace(one, `"resourceVersion":"1"`, `"annotations":{"k8s.io/initial-events-end":"true"},"resourceVersion":"2"`, 1), `}`)
+				_, _ = fmt.Fprint(writer, `{"type":"BOOKMARK","object":`, strings.Replace(one, `"resourceVersion":"1"`, `"annotations":{"k8s.io/initial-events-end":"true"},"resourceVersion":"2"`, 1), `}`)
 			}
 			select {
 			case <-ended:
 			case <-r.Context().Done():
 			}
-			_ = tell.Close()
+			_ = writer.Close()
 		}()
 		return response, nil
 	}

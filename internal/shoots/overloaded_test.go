@@ -24,7 +24,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/kubeconfig"
 )
 
-func TestAServerThatIsOverloadedIsTold(t *testing.T) {
+func TestAnOverloadedServerIsReported(t *testing.T) {
 	const nodes = `{"kind":"NodeList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}`
 	const discovered = `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[{"name":"nodes","kind":"Node","namespaced":false,"verbs":["list","watch"]}]}`
 	for name, c := range map[string]struct {
@@ -71,7 +71,7 @@ func TestAServerThatIsOverloadedIsTold(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), s.Timeout)
 			defer cancel()
 			_, err = Nodes(ctx, shoot)
-			if told := err != nil && strings.Contains(err.Error(), "Too many requests"); told != c.told || err != nil && !c.told {
+			if isReported := err != nil && strings.Contains(err.Error(), "Too many requests"); isReported != c.told || err != nil && !c.told {
 				t.Errorf("after %d requests: %v", asked.Load(), err)
 			}
 			if c.refusals == 1 {
@@ -81,7 +81,7 @@ func TestAServerThatIsOverloadedIsTold(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			m := Open(Source{Client: connection.Watching, Timeout: s.Timeout, Clock: clock.RealClock{}, List: func() client.ObjectList { return &corev1.NodeList{} }, Changed: func(client.Object) {}})
+			m := Open(Source{Client: connection.WatchClient, Timeout: s.Timeout, Clock: clock.RealClock{}, List: func() client.ObjectList { return &corev1.NodeList{} }, Changed: func(client.Object) {}})
 			defer m.Close()
 			err = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, s.Timeout-time.Second, true, func(context.Context) (bool, error) {
 				_, err := m.Objects()

@@ -86,7 +86,7 @@ func TestAClientIsKeptForOneVersionOfOneSecret(t *testing.T) {
 	}
 }
 
-func TestWhichNotFoundIsBelieved(t *testing.T) {
+func TestWhenNotFoundIsTrusted(t *testing.T) {
 	deployments := schema.GroupResource{Group: "apps", Resource: "deployments"}
 	none := apierrors.NewNotFound(deployments, "d")
 	unserved := apierrors.NewGenericServerResponse(404, "get", deployments, "d", "404 page not found", 0, true)

@@ -20,24 +20,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// VerifyingClient is a client whose NotFound may be trusted: what a cache lacks is asked for live, and a kind that isn't served, or is
-// being removed with all its objects, is another error.
+// VerifyingClient is a client whose NotFound is reliable: what a cache doesn't have is read live, and a kind that isn't served, or is being
+// removed with all its objects, is another error.
 type VerifyingClient struct {
 	client.Client
 	// Live reader; nil when the client itself reads live.
 	Live client.Reader
-	// CheckServed is asked about the kind of what isn't there. Nil: it isn't asked.
+	// CheckServed is called with the kind of an object that isn't found. Nil: it isn't called.
 	CheckServed CheckServed
 }
 
-// CheckServed gives an error for a kind of which it says nothing that an object isn't there.
+// CheckServed returns an error for a kind for which NotFound isn't reliable.
 type CheckServed func(ctx context.Context, kind schema.GroupVersionKind) error
 
-// Get reads with the client, and live what that doesn't find.
-func (b VerifyingClient) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
-	err := b.Client.Get(ctx, key, into, options...)
-	if apierrors.IsNotFound(err) && b.Live != nil {
-		err = b.Live.Get(ctx, key, into, options...)
+// Get reads with the client, and then live what that doesn't find.
+func (c VerifyingClient) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	err := c.Client.Get(ctx, key, into, options...)
+	if apierrors.IsNotFound(err) && c.Live != nil {
+		err = c.Live.Get(ctx, key, into, options...)
 	}
 	switch {
 	case meta.IsNoMatchError(err):
@@ -45,39 +45,39 @@ func (b VerifyingClient) Get(ctx context.Context, key client.ObjectKey, into cli
 	case !apierrors.IsNotFound(err):
 		return err
 	}
-	// The API server answers so where nothing serves the path, for example after a CustomResourceDefinition was deleted.
+	// The API server answers like this where nothing serves the path, for example after a CustomResourceDefinition was deleted.
 	if apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
 		return fmt.Errorf("the kind isn't served: %v", err) //nolint:errorlint // wrapped, it would still be taken for NotFound
 	}
-	if kind, unknown := b.GroupVersionKindFor(into); unknown == nil && b.CheckServed != nil {
-		if unserved := b.CheckServed(ctx, kind); unserved != nil {
+	if kind, unknown := c.GroupVersionKindFor(into); unknown == nil && c.CheckServed != nil {
+		if unserved := c.CheckServed(ctx, kind); unserved != nil {
 			return unserved
 		}
 	}
 	return err
 }
 
-// notServedError is said in the words that a watch has for it: a condition says the same, whichever way its check was made.
+// notServedError has the text of a watch's error: a condition has the same message, whether its check was by a watch or by a read.
 func notServedError(err error) error { return fmt.Errorf("the kind isn't served: %w", err) }
 
-// List reads with the client; that a live one finds nothing may be trusted, too.
-func (b VerifyingClient) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
-	err := b.Client.List(ctx, into, options...)
+// List reads with the client; an empty list of a live one is reliable, too.
+func (c VerifyingClient) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
+	err := c.Client.List(ctx, into, options...)
 	switch {
 	case meta.IsNoMatchError(err):
 		return notServedError(err)
-	case err != nil || b.Live != nil || b.CheckServed == nil || meta.LenList(into) > 0:
+	case err != nil || c.Live != nil || c.CheckServed == nil || meta.LenList(into) > 0:
 		return err
 	}
-	kind, err := b.GroupVersionKindFor(into)
+	kind, err := c.GroupVersionKindFor(into)
 	if err != nil {
 		return err
 	}
 	kind.Kind = strings.TrimSuffix(kind.Kind, "List")
-	return b.CheckServed(ctx, kind)
+	return c.CheckServed(ctx, kind)
 }
 
-// resourceOf gives a kind's resource among those of its group and version; nil for none.
+// resourceOf returns a kind's resource among those of its group and version; nil for none.
 func resourceOf(all *metav1.APIResourceList, kind string) *metav1.APIResource {
 	i := slices.IndexFunc(all.APIResources, func(r metav1.APIResource) bool { return r.Kind == kind && !strings.Contains(r.Name, "/") })
 	if i < 0 {
@@ -86,14 +86,14 @@ func resourceOf(all *metav1.APIResourceList, kind string) *metav1.APIResource {
 	return &all.APIResources[i]
 }
 
-// NewVerifyingClient makes a client that reads live, and what it doesn't find may be trusted.
+// NewVerifyingClient makes one that reads live.
 func NewVerifyingClient(config *rest.Config, options client.Options) (VerifyingClient, error) {
 	live, errLive := client.New(config, options)
 	served, errServed := NewCheckServed(config, options.HTTPClient)
 	return VerifyingClient{Client: live, CheckServed: served}, errors.Join(errLive, errServed)
 }
 
-// Nodes lists a cluster's nodes from the API server's memory: those of a moment ago do, and the list may be long.
+// Nodes lists a cluster's nodes from the API server's watch cache (resourceVersion 0): slightly stale ones do, and the list may be long.
 func Nodes(ctx context.Context, shoot client.Reader) ([]*corev1.Node, error) {
 	var list corev1.NodeList
 	if err := shoot.List(ctx, &list, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}); err != nil {
@@ -106,9 +106,9 @@ func Nodes(ctx context.Context, shoot client.Reader) ([]*corev1.Node, error) {
 	return nodes, nil
 }
 
-// NewCheckServed asks an API server's discovery, which everybody may read.
-func NewCheckServed(config *rest.Config, through *http.Client) (CheckServed, error) {
-	d, err := discovery.NewDiscoveryClientForConfigAndClient(config, through)
+// NewCheckServed makes one that reads an API server's discovery, which everybody may read.
+func NewCheckServed(config *rest.Config, httpClient *http.Client) (CheckServed, error) {
+	d, err := discovery.NewDiscoveryClientForConfigAndClient(config, httpClient)
 	if err != nil {
 		return nil, err
 	}
@@ -124,17 +124,17 @@ func NewCheckServed(config *rest.Config, through *http.Client) (CheckServed, err
 		case is == nil:
 			return fmt.Errorf("the kind %s isn't served", kind.Kind)
 		case slices.Contains(is.Verbs, "delete") && !slices.Contains(is.Verbs, "create"):
-			// So the API server reports a kind whose definition was deleted, while its objects go.
+			// The API server serves a kind like this after its definition was deleted, until its objects are.
 			return fmt.Errorf("the kind %s is being removed, with all its objects", kind.Kind)
 		}
 		return nil
 	}, nil
 }
 
-// mapper knows where the API server of one shoot serves those kinds that were asked for. All that a discovery tells, of which
-// checks need a few lines, would be hundreds of KiB for each shoot.
+// mapper maps those kinds of one shoot's API server that are used. The whole discovery, of which checks need a few lines, would be hundreds
+// of KiB for each shoot.
 type mapper struct {
-	// RESTMapper answers all other questions. Only then does it ask for everything.
+	// RESTMapper handles all other calls. Only then does it read the whole discovery.
 	meta.RESTMapper
 	discovery discovery.DiscoveryInterface
 
@@ -142,19 +142,19 @@ type mapper struct {
 	known map[schema.GroupVersionKind]*meta.RESTMapping // needs mu
 }
 
-func newMapper(config *rest.Config, through *http.Client) (*mapper, error) {
-	rest, err := apiutil.NewDynamicRESTMapper(config, through)
+func newMapper(config *rest.Config, httpClient *http.Client) (*mapper, error) {
+	rest, err := apiutil.NewDynamicRESTMapper(config, httpClient)
 	if err != nil {
 		return nil, err
 	}
-	d, err := discovery.NewDiscoveryClientForConfigAndClient(config, through)
+	d, err := discovery.NewDiscoveryClientForConfigAndClient(config, httpClient)
 	if err != nil {
 		return nil, err
 	}
 	return &mapper{RESTMapper: rest, discovery: d, known: map[schema.GroupVersionKind]*meta.RESTMapping{}}, nil
 }
 
-// RESTMapping asks for the group and version of a kind, once for each. That it isn't served may change, and is asked again.
+// RESTMapping discovers a kind of a group and version once. A kind that isn't served is discovered again each time.
 func (m *mapper) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
 	if len(versions) != 1 {
 		return m.RESTMapper.RESTMapping(kind, versions...)

@@ -19,8 +19,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// WatchHealth says whether what a reflector has of one query to one cluster is current. A reflector itself doesn't report errors: it keeps
-// what it has, and asks again. Its store is current while a watch was the last request to be answered. It is safe for concurrent use.
+// WatchHealth says whether the store of a reflector of one query to one cluster is current. A reflector itself doesn't report errors: it keeps
+// what it has, and retries. Its store is current while a watch was the last request to be answered. It is safe for concurrent use.
 type WatchHealth struct {
 	timeout   time.Duration
 	clock     clock.PassiveClock
@@ -31,78 +31,78 @@ type WatchHealth struct {
 	mu sync.Mutex
 	// lastError is why the last request failed, until a watch is answered; needs mu, as all below.
 	lastError error
-	// requestedSince is since when no watch is open that was answered, or since the last list, which a watch follows; zero while one is.
+	// requestedSince is since when no answered watch has been open, or the time of the last list, which a watch follows; zero while one is.
 	requestedSince time.Time
-	// allReceived: a watch has told all that there is, which isn't stored yet.
+	// allReceived: a watch has sent all initial events, which aren't stored yet.
 	allReceived bool
 }
 
-// NewWatchHealth makes the link of a query whose requests are to be answered within a time. It calls mended each time that what is known may
-// be trusted again.
-func NewWatchHealth(within time.Duration, now clock.PassiveClock, mended func()) *WatchHealth {
-	return &WatchHealth{timeout: within, clock: now, recovered: mended}
+// NewWatchHealth makes one for a query whose requests must be answered within a timeout. It calls recovered each time that the store is
+// current again.
+func NewWatchHealth(timeout time.Duration, clk clock.PassiveClock, recovered func()) *WatchHealth {
+	return &WatchHealth{timeout: timeout, clock: clk, recovered: recovered}
 }
 
-// Err is why what is known can't be trusted; nil where it can, if all was read once.
-func (l *WatchHealth) Err() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.errLocked()
+// Err is why the store isn't current; nil where it is, if all was read once.
+func (h *WatchHealth) Err() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.errLocked()
 }
 
 // errLocked needs l.mu.
-func (l *WatchHealth) errLocked() error {
-	if l.lastError == nil && !l.requestedSince.IsZero() && l.clock.Since(l.requestedSince) > l.timeout {
-		return l.timeoutError()
+func (h *WatchHealth) errLocked() error {
+	if h.lastError == nil && !h.requestedSince.IsZero() && h.clock.Since(h.requestedSince) > h.timeout {
+		return h.timeoutError()
 	}
-	return l.lastError
+	return h.lastError
 }
 
-func (l *WatchHealth) timeoutError() error { return fmt.Errorf("no answer within %s", l.timeout) }
+func (h *WatchHealth) timeoutError() error { return fmt.Errorf("no answer within %s", h.timeout) }
 
-// Observe gives the lists and watches of a reflector, which it observes.
-func (l *WatchHealth) Observe(by toolscache.ListerWatcher) *toolscache.ListWatch {
+// Observe wraps the lists and watches of a reflector.
+func (h *WatchHealth) Observe(by toolscache.ListerWatcher) *toolscache.ListWatch {
 	requests := toolscache.ToListerWatcherWithContext(by)
 	return &toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			ctx, end := context.WithTimeoutCause(ctx, l.timeout, l.timeoutError())
+			ctx, end := context.WithTimeoutCause(ctx, h.timeout, h.timeoutError())
 			defer end()
-			l.requested()
+			h.requested()
 			list, err := requests.ListWithContext(ctx, o)
 			switch {
-			case errors.Is(err, context.DeadlineExceeded): // also while it found out which kinds there are, which counts the time by itself
-				err = l.timeoutError()
+			case errors.Is(err, context.DeadlineExceeded): // also of discovery, whose client has its own timeout
+				err = h.timeoutError()
 			case err != nil && ctx.Err() != nil: // the same text, whatever that ended
 				err = context.Cause(ctx)
 			}
-			l.answered(err, false) // a watch follows, and until then nothing tells that the list is old
+			h.answered(err, false) // a watch follows; until then nothing shows that the list is stale
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			l.requested()
-			w, err := l.openWatch(ctx, requests, o)
+			h.requested()
+			w, err := h.openWatch(ctx, requests, o)
 			if lists := o.SendInitialEvents != nil && *o.SendInitialEvents; err != nil || !lists {
-				l.answered(err, true)
+				h.answered(err, true)
 			}
 			return w, err
 		},
 	}
 }
 
-// errConnectionEnded is what became of a watch when client-go gave up to try again, and says instead that nothing happened.
+// errConnectionEnded is the error of a watch when client-go gave up retrying, and returns an empty watch instead of an error.
 var errConnectionEnded = errors.New("connections end before there is an answer")
 
-// openWatch begins a watch, which may last, but must begin in time.
-func (l *WatchHealth) openWatch(ctx context.Context, by toolscache.WatcherWithContext, o metav1.ListOptions) (watch.Interface, error) {
+// openWatch opens a watch, which has no time limit, but must be answered within the timeout.
+func (h *WatchHealth) openWatch(ctx context.Context, by toolscache.WatcherWithContext, o metav1.ListOptions) (watch.Interface, error) {
 	ctx, end := context.WithCancelCause(ctx)
-	late := time.AfterFunc(l.timeout, func() { end(l.timeoutError()) })
+	late := time.AfterFunc(h.timeout, func() { end(h.timeoutError()) })
 	w, err := by.WatchWithContext(ctx, o)
 	switch began := late.Stop(); {
 	case !began, errors.Is(err, context.DeadlineExceeded):
 		if err == nil {
 			w.Stop()
 		}
-		err = l.timeoutError()
+		err = h.timeoutError()
 	case err != nil:
 	case reflect.TypeOf(w) == reflect.TypeOf(watch.NewEmptyWatch()):
 		err = errConnectionEnded
@@ -111,111 +111,111 @@ func (l *WatchHealth) openWatch(ctx context.Context, by toolscache.WatcherWithCo
 		end(nil)
 		return nil, err
 	}
-	return l.forward(w, func() { end(nil) }), nil
+	return h.forward(w, func() { end(nil) }), nil
 }
 
-// forward gives a watch as it is, and learns when it has told all that there is.
-func (l *WatchHealth) forward(w watch.Interface, end func()) watch.Interface {
+// forward passes on the events of a watch, and observes when it has sent all initial events, and when it ends.
+func (h *WatchHealth) forward(w watch.Interface, end func()) watch.Interface {
 	events := make(chan watch.Event)
-	passed := watch.NewProxyWatcher(events)
+	proxy := watch.NewProxyWatcher(events)
 	go func() {
 		defer end()
 		defer w.Stop()
 		defer close(events)
 		for {
 			select {
-			case <-passed.StopChan():
+			case <-proxy.StopChan():
 				return
 			case e, more := <-w.ResultChan():
-				over := !more || e.Type == watch.Error
-				if over { // before the reflector knows, for then it may be answered at once, or ask much later
-					l.ended(e)
+				isLast := !more || e.Type == watch.Error
+				if isLast { // before the reflector gets the event: it may retry at once, or much later
+					h.ended(e)
 				}
 				if !more {
 					return
 				}
-				whole := l.receivedAll(e)
+				complete := h.receivedAll(e)
 				select {
-				case <-passed.StopChan():
+				case <-proxy.StopChan():
 					return
 				case events <- e:
 				}
-				if over {
+				if isLast {
 					return
 				}
-				if whole && !l.waitForStore {
-					l.answered(nil, true)
+				if complete && !h.waitForStore {
+					h.answered(nil, true)
 				}
 			}
 		}
 	}()
-	return passed
+	return proxy
 }
 
-// receivedAll says whether with this event a watch that lists has told all that there is.
-func (l *WatchHealth) receivedAll(e watch.Event) bool {
+// receivedAll says whether this event is the end of a watch's initial events.
+func (h *WatchHealth) receivedAll(e watch.Event) bool {
 	if e.Type != watch.Bookmark {
 		return false
 	}
 	o, err := meta.Accessor(e.Object)
-	whole := err == nil && o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.allReceived = l.allReceived || whole
-	return whole
+	complete := err == nil && o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.allReceived = h.allReceived || complete
+	return complete
 }
 
-// stored takes in that all objects are stored. Those of a list a watch follows.
-func (l *WatchHealth) stored() {
-	l.mu.Lock()
-	whole := l.allReceived
-	l.allReceived = false
-	l.mu.Unlock()
-	if whole {
-		l.answered(nil, true)
+// stored is called when all objects are stored. After a list a watch still follows.
+func (h *WatchHealth) stored() {
+	h.mu.Lock()
+	complete := h.allReceived
+	h.allReceived = false
+	h.mu.Unlock()
+	if complete {
+		h.answered(nil, true)
 	}
 }
 
-// ended takes in that a watch is over, with an error or without. One that was to list is answered by that.
-func (l *WatchHealth) ended(e watch.Event) {
-	if awaited := l.requested(); awaited && e.Type == watch.Error {
-		l.answered(apierrors.FromObject(e.Object), true)
+// ended is called when a watch ends, with an error or without. An error answers a watch that was still sending its initial events.
+func (h *WatchHealth) ended(e watch.Event) {
+	if isOpening := h.requested(); isOpening && e.Type == watch.Error {
+		h.answered(apierrors.FromObject(e.Object), true)
 	}
 }
 
-// requested takes in that there is no watch that was answered, and gives whether there was none before.
-func (l *WatchHealth) requested() (already bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if already = !l.requestedSince.IsZero(); !already {
-		l.requestedSince = l.clock.Now()
+// requested is called when a request begins, or a watch ended. It returns whether no answered watch was open before.
+func (h *WatchHealth) requested() (already bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if already = !h.requestedSince.IsZero(); !already {
+		h.requestedSince = h.clock.Now()
 	}
-	l.allReceived = false
+	h.allReceived = false
 	return already
 }
 
-// answered takes in what came of a request, and whether the answer says that what is known is what there is.
-func (l *WatchHealth) answered(err error, fresh bool) {
-	l.mu.Lock()
-	mended := false
+// answered is called with a request's error, and whether the answer makes the store current.
+func (h *WatchHealth) answered(err error, fresh bool) {
+	h.mu.Lock()
+	recovered := false
 	switch {
 	case apierrors.IsResourceExpired(err), apierrors.IsGone(err), apierrors.IsInvalid(err):
-		// A version isn't kept any more, or watches can't list: the reflector asks in another way.
+		// The resourceVersion expired, or the server doesn't support WatchList: the reflector sends another request.
 	case err != nil:
-		l.lastError = stableError(err)
+		h.lastError = stableError(err)
 	case fresh:
-		mended, l.lastError, l.requestedSince = l.errLocked() != nil, nil, time.Time{}
+		recovered, h.lastError, h.requestedSince = h.errLocked() != nil, nil, time.Time{}
 	default:
-		l.requestedSince = l.clock.Now()
+		h.requestedSince = h.clock.Now()
 	}
-	l.mu.Unlock()
-	if mended {
-		l.recovered()
+	h.mu.Unlock()
+	if recovered {
+		h.recovered()
 	}
 }
 
-// stableError is an error without the URL, which has another time-out each time, and without the port that a connection had here: conditions
-// say it, and would be written anew at each try.
+// stableError is an error without the URL, whose timeout parameter differs each time, and without the local port of the connection: it is a
+// condition's message, which would be written again at each retry.
 func stableError(err error) error {
 	var asked *url.Error
 	if errors.As(err, &asked) {

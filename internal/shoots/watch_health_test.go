@@ -39,7 +39,7 @@ func TestAConnectionThatIsLostAgainAndAgainGivesTheSameError(t *testing.T) {
 }
 
 // A client of HTTP counts its time by itself, as while it finds out which kinds a server has.
-func TestAnAnswerThatIsLateIsToldAlikeWhoeverCountsTheTime(t *testing.T) {
+func TestATimeoutHasOneTextWhoeverMeasuresIt(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	defer server.Close()
 	client := &http.Client{Timeout: time.Millisecond}
@@ -50,8 +50,8 @@ func TestAnAnswerThatIsLateIsToldAlikeWhoeverCountsTheTime(t *testing.T) {
 		}
 		return fmt.Errorf("find the kind: %w", err)
 	}
-	link := NewWatchHealth(time.Hour, clock.RealClock{}, func() {})
-	follows := link.Observe(&toolscache.ListWatch{
+	health := NewWatchHealth(time.Hour, clock.RealClock{}, func() {})
+	follows := health.Observe(&toolscache.ListWatch{
 		ListWithContextFunc:  func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, ask() },
 		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return nil, ask() },
 	})

@@ -107,7 +107,7 @@ func TestAnEnvoyThatReconnectsGetsOnlyWhatDiffers(t *testing.T) {
 	g.Expect(again.Wire().Removed).To(BeEmpty())
 }
 
-func TestAnEnvoyThatReconnectsWithEverythingIsTold(t *testing.T) {
+func TestAnEnvoyThatReconnectsWithEverythingCounts(t *testing.T) {
 	g, w := NewWithT(t), start(t, Options{})
 	w.serve("shop/web/80", 5, 8080)
 	w.set()
@@ -173,7 +173,7 @@ func TestTypesThatAreNotServedAreAnsweredWithNothing(t *testing.T) {
 	g.Eventually(func() int { return client.Wire().Clusters["shop/web/80"] }, "5s").Should(Equal(2), "the stream goes on")
 }
 
-func TestWhatAClientSaysOfItselfIsNotRead(t *testing.T) {
+func TestTheNodeOfAClientIsNotRead(t *testing.T) {
 	g, w := NewWithT(t), start(t, Options{})
 	w.serve("shop/web/80", 5, 1001)
 	w.set()

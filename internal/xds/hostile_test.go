@@ -52,9 +52,9 @@ func TestAStreamThatAsksForEndlessTypesIsEndedAndOthersGoOn(t *testing.T) {
 		g.Expect(ending(t, func() error { _, err := stream.Recv(); return err })).To(MatchError(ContainSubstring("a stream may ask for 10 types")))
 	})
 	g.Eventually(func() int {
-		w.server.nothing.mu.Lock()
-		defer w.server.nothing.mu.Unlock()
-		return len(w.server.nothing.feeds)
+		w.server.unserved.mu.Lock()
+		defer w.server.unserved.mu.Unlock()
+		return len(w.server.unserved.watches)
 	}, "5s").Should(BeZero())
 	w.serve("shop/web/80", 6, 1001)
 	w.set()
@@ -85,7 +85,7 @@ func ending(t *testing.T, receive func() error) error {
 	}
 }
 
-func TestWhatAClientSaysIsBoundedText(t *testing.T) {
+func TestARejectionIsBoundedText(t *testing.T) {
 	g, w := NewWithT(t), start(t, Options{})
 	w.serve("shop/web/80", 5, 1001)
 	w.set()
@@ -94,9 +94,9 @@ func TestWhatAClientSaysIsBoundedText(t *testing.T) {
 	g.Expect(stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: resource.ClusterType})).To(Succeed())
 	r, err := stream.Recv()
 	g.Expect(err).NotTo(HaveOccurred())
-	said := "shop/web/80:\x1b[2J\r\nE0101 forged line\x00\u202e" + strings.Repeat("ä", 1<<20)
+	raw := "shop/web/80:\x1b[2J\r\nE0101 forged line\x00\u202e" + strings.Repeat("ä", 1<<20)
 	g.Expect(stream.Send(&discovery.DeltaDiscoveryRequest{
-		TypeUrl: resource.ClusterType, ResponseNonce: r.GetNonce(), ErrorDetail: &rpcstatus.Status{Message: said},
+		TypeUrl: resource.ClusterType, ResponseNonce: r.GetNonce(), ErrorDetail: &rpcstatus.Status{Message: raw},
 	})).To(Succeed())
 	g.Eventually(func() []Rejection { return proxies(w.server, "shop/web/80").Rejections }, "5s").Should(HaveLen(1))
 	message := proxies(w.server, "shop/web/80").Rejections[0].Message
@@ -106,13 +106,13 @@ func TestWhatAClientSaysIsBoundedText(t *testing.T) {
 	g.Expect(message).To(HaveSuffix("ä…"))
 }
 
-func TestARejectionThatBreaksOffConcernsAll(t *testing.T) {
+func TestATruncatedRejectionConcernsAll(t *testing.T) {
 	sent := map[string]struct{}{"shop/a/80": {}, "shop/b/80": {}}
 	for name, said := range map[string]string{
 		"Envoy's":      "Error adding/updating cluster(s) shop/a/80: bad, sh...(truncated)",
 		"a longer one": "shop/a/80 " + strings.Repeat("x", 9000),
 	} {
-		if got := mentioned(sent, words(said)); len(got) != 2 {
+		if got := blamedNames(sent, sanitize(said)); len(got) != 2 {
 			t.Errorf("%s concerns %v", name, got)
 		}
 	}
@@ -131,7 +131,7 @@ func TestAnEnvoyWithVeryManyClustersReconnects(t *testing.T) {
 	g.Expect(client.Err()).NotTo(HaveOccurred())
 }
 
-func TestNamesThatAClientBringsDecideAboutNothing(t *testing.T) {
+func TestNamesOfAClientDecideNothing(t *testing.T) {
 	g := NewWithT(t)
 	w, ca, _ := startTLS(t)
 	all := w.connectAs(ca.client(t, edge), xdsclient.Options{})
@@ -144,14 +144,14 @@ func TestNamesThatAClientBringsDecideAboutNothing(t *testing.T) {
 	g.Eventually(func() []string { return own.Hosts("tenant/web/80") }, "5s").ShouldNot(BeEmpty())
 
 	delete(w.snapshot.Clusters, "tenant/web/80")
-	w.set("tenant/web/80") // one of two may go at once, whatever somebody says there is besides
+	w.set("tenant/web/80") // one of two may be removed at once, whatever other names clients send
 	g.Eventually(all.Clusters, "5s").Should(HaveLen(1))
-	g.Expect(w.server.RemovalHeld()).To(BeZero())
+	g.Expect(w.server.DelayedRemovals()).To(BeZero())
 	g.Expect(names(w.server.clusters)).To(Equal([]string{"shop/web/80"}))
 	g.Eventually(func() map[string]int { return own.Wire().Removed }, "5s").Should(Equal(map[string]int{"tenant/web/80": 1}), "and nobody learns what others have")
 }
 
-func TestNamesThatAClientBringsKeepNoEndpointsFromOthers(t *testing.T) {
+func TestNamesOfAClientKeepNoEndpointsFromOthers(t *testing.T) {
 	g, w := NewWithT(t), start(t, Options{})
 	w.serve("shop/web/80", 5, 1001)
 	w.set()

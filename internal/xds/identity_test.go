@@ -31,7 +31,7 @@ type rotating struct {
 	clients     atomic.Pointer[x509.CertPool]
 }
 
-func startTLS(t *testing.T) (*world, *authority, *rotating) {
+func startTLS(t *testing.T) (*env, *authority, *rotating) {
 	t.Helper()
 	ca, r := newAuthority(t), &rotating{}
 	certificate := ca.server(t)
@@ -66,9 +66,9 @@ func TestAnIdentitySeesOnlyItsNamespaces(t *testing.T) {
 
 	own := w.connectAs(ca.client(t, tenant), xdsclient.Options{Node: &corev3.Node{Id: edge}})
 	g.Eventually(func() []string { return own.Hosts("tenant/web/80") }, "5s").ShouldNot(BeEmpty())
-	w.server.book.mu.Lock()
-	service := w.server.book.published["shop/web/80"].service
-	w.server.book.mu.Unlock()
+	w.server.store.mu.Lock()
+	service := w.server.store.published["shop/web/80"].endpointsName
+	w.server.store.mu.Unlock()
 	g.Expect(own.Ask(&discovery.DeltaDiscoveryRequest{ // by name, too
 		TypeUrl: "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment", ResourceNamesSubscribe: []string{service, "shop/web/80#0"},
 	})).To(Succeed())
@@ -116,12 +116,12 @@ func TestItIsLoggedWhyAHandshakeFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			var logged []string
-			h := &handshakes{
+			h := &loggingCredentials{
 				TransportCredentials: (&TLS{
 					Certificate: func() (*tls.Certificate, error) { return &certificate, nil },
 					ClientCAs:   func() (*x509.CertPool, error) { return ca.pool(), nil },
 				}).credentials(),
-				log: funcr.New(func(_, args string) { logged = append(logged, args) }, funcr.Options{}), say: rate.Sometimes{Interval: sayEvery},
+				log: funcr.New(func(_, args string) { logged = append(logged, args) }, funcr.Options{}), limiter: rate.Sometimes{Interval: logInterval},
 			}
 			for range 2 {
 				client, server := tcpPipe(t)
@@ -135,7 +135,7 @@ func TestItIsLoggedWhyAHandshakeFails(t *testing.T) {
 			}
 			client, server := tcpPipe(t)
 			g.Expect(client.Close()).To(Succeed())
-			h.say = rate.Sometimes{Every: 1}
+			h.limiter = rate.Sometimes{Every: 1}
 			_, _, err := h.ServerHandshake(server)
 			g.Expect(err).To(HaveOccurred())
 			g.Expect(logged).To(HaveLen(1), "a look whether the port is open")
@@ -160,7 +160,7 @@ func tcpPipe(t *testing.T) (client, server net.Conn) {
 }
 
 // refusal is why a client gets nothing; the connection fails before the first request or after it.
-func (w *world) refusal(creds credentials.TransportCredentials) error {
+func (w *env) refusal(creds credentials.TransportCredentials) error {
 	w.t.Helper()
 	client, err := xdsclient.Connect(w.t.Context(), w.conn(creds), xdsclient.Options{})
 	if err != nil {
@@ -222,4 +222,22 @@ func TestPlaintextIsForLoopback(t *testing.T) {
 	if _, err := NewServer(Options{Address: ":1", Plaintext: true}); err != nil {
 		t.Errorf("explicitly allowed: %v", err)
 	}
+}
+
+func TestNoStreamIsServedWhileServesIsFalse(t *testing.T) {
+	g := NewWithT(t)
+	var serves atomic.Bool
+	w := start(t, Options{Serves: serves.Load})
+	w.serve("shop/web/80", 5, 1001)
+	w.set()
+	g.Expect(status.Code(w.refusal(nil))).To(Equal(codes.Unavailable))
+
+	serves.Store(true)
+	client := w.connect(xdsclient.Options{})
+	g.Eventually(client.Clusters, "5s").Should(HaveLen(1))
+
+	serves.Store(false)
+	g.Eventually(client.Ended(), "5s").Should(BeClosed(), "streams that are open end")
+	g.Expect(client.Wire().Removed).To(BeEmpty())
+	g.Expect(status.Code(w.refusal(nil))).To(Equal(codes.Unavailable))
 }

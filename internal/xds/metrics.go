@@ -23,7 +23,7 @@ var (
 	}, []string{"state"})
 	publishedAt = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "autohealer_xds_published_timestamp_seconds",
-		Help: "When what Envoys are served was last made anew, changed or not; at first when the server was made. In Unix seconds.",
+		Help: "When the served snapshot was last published, changed or not; at first when the server was made. In Unix seconds.",
 	})
 	unacknowledgedFor = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "autohealer_xds_longest_unacknowledged_seconds",
@@ -35,7 +35,7 @@ var (
 	}, []string{"type"})
 	removedTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "autohealer_xds_removed_resources_total",
-		Help: "Removals of resources told to Envoys, by type (cluster, endpoints, other).",
+		Help: "Removals of resources sent to Envoys, by type (cluster, endpoints, other).",
 	}, []string{"type"})
 	rejectedNow = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "autohealer_xds_rejected_resources",

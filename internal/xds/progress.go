@@ -7,43 +7,43 @@ import (
 	"time"
 )
 
-// Rejections are what proxies refuse now of clusters and their endpoints, whichever replica they are connected to, and what isn't served
-// since it is invalid, by the name of the cluster. There are few or none: it costs nothing for the clusters that are fine.
+// Rejections are the NACKs in force of clusters and their endpoints, by proxies of all replicas, and the errors of clusters that aren't
+// served as set since they are invalid, by the name of the cluster. Clusters without any cost nothing.
 func (s *Server) Rejections() map[string][]Rejection {
-	all := s.rejectedHere()
-	for _, r := range s.learned() {
+	all := s.localRejections()
+	for _, r := range s.otherReplicas() {
 		for name, rejected := range r.Rejections {
 			all[name] = append(all[name], rejected...)
 		}
 	}
-	return sorted(all)
+	return sortRejections(all)
 }
 
-// rejectedHere are those that this replica knows of by itself.
-func (s *Server) rejectedHere() map[string][]Rejection {
+// localRejections are those of the proxies that are connected to this replica, and of invalid clusters.
+func (s *Server) localRejections() map[string][]Rejection {
 	clusters, endpoints := s.clusters.rejections(), s.endpoints.rejections()
 	all := map[string][]Rejection{}
-	s.book.mu.Lock()
-	defer s.book.mu.Unlock()
-	for name, message := range s.book.invalid {
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	for name, message := range s.store.invalid {
 		all[name] = append(all[name], Rejection{Message: message})
 	}
 	for name, rejected := range clusters {
-		if s.book.published[name] != nil {
+		if s.store.published[name] != nil {
 			all[name] = append(all[name], rejected...)
 		}
 	}
 	for service, rejected := range endpoints {
 		name := clusterOf(service)
-		if p := s.book.published[name]; p != nil && p.services.Has(service) {
+		if p := s.store.published[name]; p != nil && p.endpointsNames.Has(service) {
 			all[name] = append(all[name], rejected...)
 		}
 	}
-	return sorted(all)
+	return sortRejections(all)
 }
 
-// sorted has the rejections of each cluster in order, each once.
-func sorted(all map[string][]Rejection) map[string][]Rejection {
+// sortRejections sorts the rejections of each cluster and drops duplicates.
+func sortRejections(all map[string][]Rejection) map[string][]Rejection {
 	for name, rejected := range all {
 		slices.SortFunc(rejected, func(a, b Rejection) int {
 			return cmp.Or(cmp.Compare(a.Proxy, b.Proxy), cmp.Compare(a.Message, b.Message))
@@ -53,54 +53,54 @@ func sorted(all map[string][]Rejection) map[string][]Rejection {
 	return all
 }
 
-// Together tells how many of the proxies that are connected to any replica may see some of these clusters, and how many of those have
-// accepted all that they may see: which clusters that is may differ from proxy to proxy.
-func (s *Server) Together(clusters []string) (connected, acked int) {
-	others := s.learned()
+// CountProxies counts the proxies, connected to any replica, that may see any of these clusters, and those of them that have accepted all
+// that they may see. Which of the clusters a proxy may see differs from proxy to proxy.
+func (s *Server) CountProxies(clusters []string) (connected, acked int) {
+	others := s.otherReplicas()
 	namespaces, content := make(map[string]string, len(clusters)), map[string]string{}
-	s.book.mu.Lock()
+	s.store.mu.Lock()
 	for _, name := range clusters {
-		if p := s.book.published[name]; p != nil {
+		if p := s.store.published[name]; p != nil {
 			namespaces[name] = p.entry.namespace
 			if len(others) > 0 {
-				content[p.entry.namespace] = strconv.FormatUint(s.book.digests[p.entry.namespace], 36)
+				content[p.entry.namespace] = strconv.FormatUint(s.store.digests[p.entry.namespace], 36)
 			}
 		}
 	}
-	s.book.mu.Unlock()
+	s.store.mu.Unlock()
 	for _, r := range others {
-		c, a := r.together(namespaces, content, s.scope)
+		c, a := r.countProxies(namespaces, content, s.scope)
 		connected, acked = connected+c, acked+a
 	}
 	s.clusters.mu.Lock()
 	defer s.clusters.mu.Unlock()
-	for f := range s.clusters.feeds {
-		sees, all := f.hasAccepted(namespaces)
-		if sees {
+	for w := range s.clusters.watches {
+		visible, complete := w.ackState(namespaces)
+		if visible {
 			connected++
 		}
-		if sees && all {
+		if visible && complete {
 			acked++
 		}
 	}
 	return connected, acked
 }
 
-// rejections by name.
+// rejections are those of all watches, by name.
 func (t *table) rejections() map[string][]Rejection {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	all := map[string][]Rejection{}
-	for f := range t.feeds {
-		for name, message := range f.rejected {
-			all[name] = append(all[name], Rejection{Proxy: f.identity, Message: message})
+	for w := range t.watches {
+		for name, message := range w.rejections {
+			all[name] = append(all[name], Rejection{Proxy: w.identity, Message: message})
 		}
 	}
 	return all
 }
 
-// countRejected has the metric of what Envoys refuse now follow: of each stream for itself.
-func (s *Server) countRejected() {
+// setRejectedMetric sets how many resources are rejected, each stream counted by itself.
+func (s *Server) setRejectedMetric() {
 	for label, t := range map[string]*table{"cluster": s.clusters, "endpoints": s.endpoints} {
 		n := 0
 		for _, rejected := range t.rejections() {
@@ -110,30 +110,30 @@ func (s *Server) countRejected() {
 	}
 }
 
-// countPublished has the metric of when anything was published last follow.
-func (s *Server) countPublished() {
+// setPublishedMetric sets when a snapshot was published last.
+func (s *Server) setPublishedMetric() {
 	publishedAt.Set(float64(s.Clock.Now().UnixMilli()) / 1000)
 }
 
-// countUnanswered has the metric of how long answers are owed follow.
-func (s *Server) countUnanswered() {
-	unacknowledgedFor.Set(s.unanswered(s.Clock.Now()).Seconds())
+// setUnackedMetric sets for how long a response has been unacknowledged.
+func (s *Server) setUnackedMetric() {
+	unacknowledgedFor.Set(s.longestUnacked(s.Clock.Now()).Seconds())
 }
 
-// unanswered is for how long the client that owes an answer the longest has owed it.
-func (s *Server) unanswered(now time.Time) (longest time.Duration) {
-	for _, t := range []*table{s.clusters, s.endpoints, s.nothing} {
-		longest = max(longest, t.unanswered(now))
+// longestUnacked is the age of the oldest response that a client hasn't acknowledged; 0 when there is none.
+func (s *Server) longestUnacked(now time.Time) (longest time.Duration) {
+	for _, t := range []*table{s.clusters, s.endpoints, s.unserved} {
+		longest = max(longest, t.longestUnacked(now))
 	}
 	return longest
 }
 
-func (t *table) unanswered(now time.Time) (longest time.Duration) {
+func (t *table) longestUnacked(now time.Time) (longest time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for f := range t.feeds {
-		if !f.unanswered.IsZero() {
-			longest = max(longest, now.Sub(f.unanswered))
+	for w := range t.watches {
+		if !w.unackedSince.IsZero() {
+			longest = max(longest, now.Sub(w.unackedSince))
 		}
 	}
 	return longest

@@ -15,139 +15,140 @@ import (
 
 // published is a cluster as it is served.
 type published struct {
-	cluster *clusterv3.Cluster // what entry was made of
+	cluster *clusterv3.Cluster // entry is its encoding
 	entry   *entry
-	// service is the name under which the cluster asks for endpoints; "" where it doesn't.
-	service string
-	// services are all names that some Envoy may still ask for: an Envoy that rejected the new cluster goes on with the
-	// old one and its endpoints.
-	services set.Set[string]
+	// endpointsName is the name under which the cluster subscribes to endpoints; "" where it doesn't.
+	endpointsName string
+	// endpointsNames are all names that some Envoy may still subscribe to: an Envoy that rejected the new cluster keeps the old one and
+	// its endpoints.
+	endpointsNames set.Set[string]
 
-	endpoints *endpointv3.ClusterLoadAssignment // what nameless was made of
+	endpoints *endpointv3.ClusterLoadAssignment // nameless is its encoding
 	nameless  []byte
 	version   string // of nameless
 }
 
-// book is what is served, by the name of the cluster. Only Set writes; streams look up endpoints.
-type book struct {
+// clusterStore is what is served, by the name of the cluster. Only Set writes it; streams read endpoints.
+type clusterStore struct {
 	mu        sync.Mutex
 	published map[string]*published
 	invalid   map[string]string // why a cluster isn't served as it was set
-	// several are the clusters whose endpoints are served under more than one name.
-	several set.Set[string]
+	// withOldNames are the clusters whose endpoints are served under more than one name.
+	withOldNames set.Set[string]
 	// digests of clusters, by namespace.
 	digests map[string]uint64
-	// since is when the first of the removals that are held may go, and release when the next may; zero while none is held.
-	since, release time.Time
+	// firstRelease is when the first of the delayed removals may happen, and nextRelease when the next may; zero while none is delayed.
+	firstRelease, nextRelease time.Time
 }
 
-// endpoints makes the entry for a name that an Envoy has from another replica, or from before a restart.
-func (b *book) endpoints(service string, scope Scope) *entry {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	p := b.published[clusterOf(service)]
-	if p == nil || p.service == "" || !scope.allows(p.entry.namespace) {
+// resolveEndpoints makes the entry for a name that an Envoy has from another replica, or from before a restart.
+func (s *clusterStore) resolveEndpoints(service string, scope Scope) *entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.published[clusterOf(service)]
+	if p == nil || p.endpointsName == "" || !scope.allows(p.entry.namespace) {
 		return nil
 	}
-	p.services.Insert(service)
-	if len(p.services) > 1 {
-		b.several.Insert(clusterOf(service))
+	p.endpointsNames.Insert(service)
+	if len(p.endpointsNames) > 1 {
+		s.withOldNames.Insert(clusterOf(service))
 	}
 	return endpointsEntry(service, p.entry.namespace, p.version, p.nameless)
 }
 
-// changes are what a snapshot changes of what is served.
+// changes are the entries that a snapshot changes.
 type changes struct {
 	clusters, endpoints map[string]*entry
-	touched             set.Set[string] // clusters of which there is something new to say
+	affected            set.Set[string] // clusters whose progress or rejections may differ now
 }
 
-// Set serves a snapshot from now on. One goroutine calls it, and paces itself: more than ten a second would have Envoys replace clusters
-// faster than they warm them. New endpoints come before the clusters that ask for them, and go after they are replaced.
+// Set serves a snapshot from now on. One goroutine calls it, ten times a second at most: more often, Envoys would replace clusters
+// faster than they warm them. New endpoints are published before the clusters that subscribe to them, and removed after those are
+// replaced.
 func (s *Server) Set(ctx context.Context, snapshot Snapshot) {
-	c := changes{clusters: map[string]*entry{}, endpoints: map[string]*entry{}, touched: set.New[string]()}
-	s.book.mu.Lock()
-	gone, held := s.book.goners(snapshot, s.MaxRemovalPercent, s.Clock.Now())
-	going := set.New(gone...)
+	c := changes{clusters: map[string]*entry{}, endpoints: map[string]*entry{}, affected: set.New[string]()}
+	s.store.mu.Lock()
+	gone, delayed := s.store.removals(snapshot, s.MaxRemovalPercent, s.Clock.Now())
+	removing := set.New(gone...)
 	for name, cluster := range snapshot.Clusters {
-		if going.Has(name) {
+		if removing.Has(name) {
 			continue
 		}
-		before := s.book.invalid[name]
-		delete(s.book.invalid, name)
-		if err := s.book.update(name, cluster, snapshot, &c); err != nil {
-			s.book.invalid[name] = err.Error() // and the last good one stays
+		before := s.store.invalid[name]
+		delete(s.store.invalid, name)
+		if err := s.store.update(name, cluster, snapshot, &c); err != nil {
+			s.store.invalid[name] = err.Error() // and the last valid one is still served
 		}
-		if s.book.invalid[name] != before {
-			c.touched.Insert(name)
+		if s.store.invalid[name] != before {
+			c.affected.Insert(name)
 		}
 	}
-	orphans := s.book.remove(gone)
-	partial := slices.ContainsFunc(snapshot.Missing, func(name string) bool { return s.book.published[name] == nil && !going.Has(name) })
-	count, invalid, digests := len(s.book.published), len(s.book.invalid), maps.Clone(s.book.digests)
-	s.book.mu.Unlock()
+	orphanedNames := s.store.remove(gone)
+	incomplete := slices.ContainsFunc(snapshot.Missing, func(name string) bool { return s.store.published[name] == nil && !removing.Has(name) })
+	count, invalid, digests := len(s.store.published), len(s.store.invalid), maps.Clone(s.store.digests)
+	s.store.mu.Unlock()
 
 	s.endpoints.apply(c.endpoints, nil)
-	s.clusters.lack(partial)
+	s.clusters.setIncomplete(incomplete)
 	s.clusters.apply(c.clusters, gone)
-	s.endpoints.apply(nil, append(orphans, s.retire()...))
+	s.endpoints.apply(nil, append(orphanedNames, s.retire()...))
 
 	s.mu.Lock()
-	news := !slices.Equal(held.Clusters, s.held.Clusters)
-	s.held, s.announced = held, digests
+	delayedChanged := !slices.Equal(delayed.Clusters, s.delayed.Clusters)
+	s.delayed, s.reportedDigests = delayed, digests
 	s.mu.Unlock()
 	s.ready.Store(true)
-	s.countPublished()
+	s.setPublishedMetric()
 	resources.WithLabelValues("served").Set(float64(count))
 	resources.WithLabelValues("invalid").Set(float64(invalid))
-	resources.WithLabelValues("removal_delayed").Set(float64(len(held.Clusters)))
-	if len(c.clusters)+len(c.endpoints)+len(gone) > 0 || news {
-		log.FromContext(ctx).V(1).Info("pushed xDS", "clusters", len(c.clusters), "endpoints", len(c.endpoints), "removed", len(gone), "removalHeld", len(held.Clusters))
+	resources.WithLabelValues("removal_delayed").Set(float64(len(delayed.Clusters)))
+	if len(c.clusters)+len(c.endpoints)+len(gone) > 0 || delayedChanged {
+		log.FromContext(ctx).V(1).Info("Pushed xDS", "clusters", len(c.clusters), "endpoints", len(c.endpoints), "removed", len(gone), "removalsDelayed", len(delayed.Clusters))
 	}
 	if len(gone) > 0 {
-		s.report(s.Removed, gone)
+		s.notify(s.OnRemoved, gone)
 	}
-	if touched := append(c.touched.SortedList(), gone...); len(touched) > 0 || news {
-		s.report(s.Progressed, touched)
+	if affected := append(c.affected.SortedList(), gone...); len(affected) > 0 || delayedChanged {
+		s.notify(s.OnProgress, affected)
 	}
 }
 
-// update takes one cluster of a snapshot and its endpoints. On an error what was served before stays.
-func (b *book) update(name string, cluster *clusterv3.Cluster, snapshot Snapshot, c *changes) error {
-	p, namespace := b.published[name], snapshot.Owners[name].Namespace
-	if p != nil && p.same(cluster, snapshot.Endpoints[name], namespace) {
+// update stores one cluster of a snapshot and its endpoints. After an error the cluster is served as before.
+func (s *clusterStore) update(name string, cluster *clusterv3.Cluster, snapshot Snapshot, c *changes) error {
+	p, namespace := s.published[name], snapshot.Owners[name].Namespace
+	if p != nil && p.sameMessages(cluster, snapshot.Endpoints[name], namespace) {
 		return nil
 	}
 	next := published{}
 	if p != nil {
 		next = *p
 	} else {
-		next.services = set.New[string]()
+		next.endpointsNames = set.New[string]()
 	}
 	if p == nil || p.cluster != cluster || p.entry.namespace != namespace {
 		e, service, err := encodeCluster(name, namespace, cluster)
 		if err != nil {
 			return err
 		}
-		if p == nil || !e.same(p.entry) {
-			next.entry, next.service = e, service
+		if p == nil || !e.equal(p.entry) {
+			next.entry, next.endpointsName = e, service
 		}
 		next.cluster = cluster
 	}
-	if err := next.take(snapshot.Endpoints[name]); err != nil {
+	if err := next.setEndpoints(snapshot.Endpoints[name]); err != nil {
 		return err
 	}
-	b.replace(name, p, &next, c)
+	s.replace(name, p, &next, c)
 	return nil
 }
 
-// same is true when nobody has touched the messages: what costs nothing of 10,000 clusters when one changes.
-func (p *published) same(cluster *clusterv3.Cluster, endpoints *endpointv3.ClusterLoadAssignment, namespace string) bool {
+// sameMessages says whether the messages are those of before: so nothing is compared or encoded for the clusters that didn't change.
+func (p *published) sameMessages(cluster *clusterv3.Cluster, endpoints *endpointv3.ClusterLoadAssignment, namespace string) bool {
 	return p.cluster == cluster && (endpoints == nil || p.endpoints == endpoints) && p.entry.namespace == namespace
 }
 
-// take endpoints; nil leaves those that are there.
-func (p *published) take(endpoints *endpointv3.ClusterLoadAssignment) error {
+// setEndpoints sets the endpoints; nil leaves them as they are.
+func (p *published) setEndpoints(endpoints *endpointv3.ClusterLoadAssignment) error {
 	if endpoints == nil && p.endpoints == nil {
 		endpoints = &endpointv3.ClusterLoadAssignment{}
 	}
@@ -165,102 +166,102 @@ func (p *published) take(endpoints *endpointv3.ClusterLoadAssignment) error {
 	return nil
 }
 
-// replace notes what differs between a cluster as it was served (nil: not at all) and as it is to be.
-func (b *book) replace(name string, old, next *published, c *changes) {
-	b.published[name] = next
-	if next.service != "" {
-		next.services.Insert(next.service)
+// replace stores a cluster, and adds to the changes what differs from the cluster as it was served (nil: not at all).
+func (s *clusterStore) replace(name string, old, next *published, c *changes) {
+	s.published[name] = next
+	if next.endpointsName != "" {
+		next.endpointsNames.Insert(next.endpointsName)
 	}
-	if len(next.services) > 1 {
-		b.several.Insert(name)
+	if len(next.endpointsNames) > 1 {
+		s.withOldNames.Insert(name)
 	}
 	clusterChanged := old == nil || old.entry != next.entry
 	if clusterChanged {
-		b.count(old, next)
+		s.updateDigests(old, next)
 		c.clusters[name] = next.entry
-		c.touched.Insert(name)
+		c.affected.Insert(name)
 	}
 	if old != nil && !clusterChanged && old.version == next.version {
 		return
 	}
-	for service := range next.services {
-		if old == nil || old.version != next.version || service == next.service {
+	for service := range next.endpointsNames {
+		if old == nil || old.version != next.version || service == next.endpointsName {
 			c.endpoints[service] = endpointsEntry(service, next.entry.namespace, next.version, next.nameless)
 		}
 	}
-	c.touched.Insert(name)
+	c.affected.Insert(name)
 }
 
-// goners are the clusters that are confirmed to be gone. Those that are too many at a time are held, and after a while go a share at
-// a time.
-func (b *book) goners(snapshot Snapshot, maxPercent int, now time.Time) (gone []string, held Held) {
+// removals are the clusters that are confirmed to be gone and may be removed now. If they are more than maxPercent of all, they are
+// delayed, and later removed a share at a time.
+func (s *clusterStore) removals(snapshot Snapshot, maxPercent int, now time.Time) (gone []string, delayed DelayedRemovals) {
 	gone = slices.Compact(slices.Sorted(slices.Values(snapshot.Gone)))
-	// Those that only clients have count too: they were served before a restart.
-	all := len(b.published)
+	// Clusters that only clients have count too: they were served before a restart.
+	total := len(s.published)
 	for _, name := range gone {
-		if b.published[name] == nil {
-			all++
+		if s.published[name] == nil {
+			total++
 		}
 	}
-	allowed := max(1, all*maxPercent/100)
+	allowed := max(1, total*maxPercent/100)
 	switch {
 	case len(gone) <= allowed:
-		b.since, b.release = time.Time{}, time.Time{}
-		return gone, Held{}
-	case b.release.IsZero():
-		b.since = now.Add(holdRemovals)
-		b.release = b.since
-	case !now.Before(b.release):
-		b.release = now.Add(releaseEvery)
-		return gone[:allowed], Held{Clusters: gone[allowed:], Since: b.since}
+		s.firstRelease, s.nextRelease = time.Time{}, time.Time{}
+		return gone, DelayedRemovals{}
+	case s.nextRelease.IsZero():
+		s.firstRelease = now.Add(removalDelay)
+		s.nextRelease = s.firstRelease
+	case !now.Before(s.nextRelease):
+		s.nextRelease = now.Add(removalInterval)
+		return gone[:allowed], DelayedRemovals{Clusters: gone[allowed:], Start: s.firstRelease}
 	}
-	return nil, Held{Clusters: gone, Since: b.since}
+	return nil, DelayedRemovals{Clusters: gone, Start: s.firstRelease}
 }
 
-// remove forgets clusters, and gives the names of their endpoints.
-func (b *book) remove(gone []string) []string {
+// remove drops clusters, and returns the names of their endpoints.
+func (s *clusterStore) remove(gone []string) []string {
 	var services []string
 	for _, name := range gone {
-		delete(b.invalid, name)
-		if p := b.published[name]; p != nil {
-			services = append(services, p.services.UnsortedList()...)
-			b.count(p, nil)
-			delete(b.published, name)
+		delete(s.invalid, name)
+		if p := s.published[name]; p != nil {
+			services = append(services, p.endpointsNames.UnsortedList()...)
+			s.updateDigests(p, nil)
+			delete(s.published, name)
 		}
 	}
 	return services
 }
 
-// retire forgets names of endpoints that belong to clusters as they were, once nobody asks for them any more.
+// retire drops names of endpoints of replaced clusters once no stream subscribes to them.
 func (s *Server) retire() []string {
-	s.book.mu.Lock()
+	s.store.mu.Lock()
 	var old []string
-	for name := range s.book.several {
-		p := s.book.published[name]
-		if p == nil || len(p.services) < 2 {
-			s.book.several.Delete(name)
+	for name := range s.store.withOldNames {
+		p := s.store.published[name]
+		if p == nil || len(p.endpointsNames) < 2 {
+			s.store.withOldNames.Delete(name)
 			continue
 		}
-		for service := range p.services {
-			if service != p.service {
+		for service := range p.endpointsNames {
+			if service != p.endpointsName {
 				old = append(old, service)
 			}
 		}
 	}
-	s.book.mu.Unlock()
-	// Not under the book's lock: streams take it with the table's held.
+	s.store.mu.Unlock()
+	// Not under the store's lock: streams take it while they have the table's.
 	old = slices.DeleteFunc(old, s.endpoints.subscribed)
-	s.book.mu.Lock()
-	defer s.book.mu.Unlock()
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
 	for _, service := range old {
-		s.book.published[clusterOf(service)].services.Delete(service)
+		s.store.published[clusterOf(service)].endpointsNames.Delete(service)
 	}
 	return old
 }
 
-// RemovalHeld tells which clusters would be gone if they weren't too many at a time.
-func (s *Server) RemovalHeld() Held {
+// DelayedRemovals are the clusters that would be removed now if they weren't too many at a time.
+func (s *Server) DelayedRemovals() DelayedRemovals {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Held{Clusters: slices.Clone(s.held.Clusters), Since: s.held.Since}
+	return DelayedRemovals{Clusters: slices.Clone(s.delayed.Clusters), Start: s.delayed.Start}
 }

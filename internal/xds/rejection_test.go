@@ -11,7 +11,7 @@ import (
 	"github.com/resourcestack/autohealer/e2e/xdsclient"
 )
 
-func TestARejectedClusterIsToldInTheClientsWordsWhileOthersGoOn(t *testing.T) {
+func TestARejectedClusterIsReportedWithTheClientsMessage(t *testing.T) {
 	g, w := NewWithT(t), start(t, Options{})
 	w.serve("shop/web/80", 5, 1001)
 	w.serve("shop/web/8080", 5, 1001)
@@ -39,15 +39,15 @@ func TestARejectedClusterIsToldInTheClientsWordsWhileOthersGoOn(t *testing.T) {
 	g.Eventually(func() Proxies { return proxies(w.server, "shop/web/80") }, "5s").Should(Equal(Proxies{Connected: 1, Acked: 1}))
 }
 
-func TestRejectedEndpointsAreToldOfTheirCluster(t *testing.T) {
+func TestRejectedEndpointsAreReportedForTheirCluster(t *testing.T) {
 	g, w := NewWithT(t), start(t, Options{})
 	w.serve("shop/web/80", 5, 1001)
 	w.serve("shop/web/8080", 5, 1001)
 	w.set()
-	const told = "malformed IP address"
+	const message = "malformed IP address"
 	client := w.connect(xdsclient.Options{RejectEndpoints: func(e *endpointv3.ClusterLoadAssignment) string {
 		if clusterOf(e.GetClusterName()) == "shop/web/80" && len(e.GetEndpoints()[0].GetLbEndpoints()) > 1 {
-			return told + " in " + e.GetClusterName()
+			return message + " in " + e.GetClusterName()
 		}
 		return ""
 	}})
@@ -58,7 +58,7 @@ func TestRejectedEndpointsAreToldOfTheirCluster(t *testing.T) {
 	w.serve("shop/web/8080", 5, 1001, 1002)
 	w.set()
 	g.Eventually(w.server.Rejections, "5s").Should(HaveLen(1))
-	g.Expect(w.server.Rejections()).To(HaveKeyWithValue("shop/web/80", ConsistOf(HaveField("Message", HavePrefix(told)))))
+	g.Expect(w.server.Rejections()).To(HaveKeyWithValue("shop/web/80", ConsistOf(HaveField("Message", HavePrefix(message)))))
 	g.Expect(client.Hosts("shop/web/80")).To(HaveLen(1))
 	g.Eventually(func() []string { return client.Hosts("shop/web/8080") }, "5s").Should(HaveLen(2))
 
@@ -95,7 +95,7 @@ func TestAnInvalidClusterLeavesTheLastGoodOne(t *testing.T) {
 
 func TestARejectionThatNamesNobodyConcernsAll(t *testing.T) {
 	sent := map[string]struct{}{"shop/a/80": {}, "shop/b/80": {}}
-	if got := mentioned(sent, "the whole response is bad"); len(got) != 2 {
+	if got := blamedNames(sent, "the whole response is bad"); len(got) != 2 {
 		t.Errorf("it concerns %v", got)
 	}
 }
@@ -112,7 +112,7 @@ func TestNamesAreFoundInRejections(t *testing.T) {
 		{"shop/web/80@httproute/r: bad", false},
 		{"shop/web/8080: bad, shop/web/80: bad", true},
 	} {
-		if got := mentions(c.text, "shop/web/80"); got != c.want {
+		if got := mentionsName(c.text, "shop/web/80"); got != c.want {
 			t.Errorf("%q: %v", c.text, got)
 		}
 	}

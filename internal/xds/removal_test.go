@@ -51,7 +51,7 @@ func TestAClusterThatIsToGoIsServedUntilItMay(t *testing.T) {
 	now.SetTime(now.Now().Add(10 * time.Minute))
 	w.set(edges...)
 	g.Eventually(client.Clusters, "5s").ShouldNot(HaveKey(edges[0]))
-	w.set(edges[0]) // before whoever sets has learned of it
+	w.set(edges[0]) // before the publisher knows of it
 	delete(w.snapshot.Clusters, edges[0])
 	w.serve("shop/web/80", 6, 1001)
 	w.set()
@@ -75,23 +75,23 @@ func TestMoreThanATenthIsNotRemovedAtATime(t *testing.T) {
 	}
 	w.set(gone...)
 	first := now.Now().Add(10 * time.Minute)
-	g.Expect(w.server.RemovalHeld()).To(Equal(Held{Clusters: gone, Since: first}))
+	g.Expect(w.server.DelayedRemovals()).To(Equal(DelayedRemovals{Clusters: gone, Start: first}))
 	now.SetTime(first.Add(-time.Second))
 	w.set(gone...)
-	g.Expect(w.server.RemovalHeld().Clusters).To(HaveLen(5), "somebody may look")
+	g.Expect(w.server.DelayedRemovals().Clusters).To(HaveLen(5), "somebody may look")
 	now.SetTime(first)
 	w.set(gone...)
-	g.Expect(w.server.RemovalHeld()).To(Equal(Held{Clusters: gone[2:], Since: first}))
+	g.Expect(w.server.DelayedRemovals()).To(Equal(DelayedRemovals{Clusters: gone[2:], Start: first}))
 	g.Eventually(client.Clusters, "5s").Should(HaveLen(18), "then a tenth goes")
 	now.SetTime(first.Add(59 * time.Second))
 	w.set(gone[2:]...)
-	g.Expect(w.server.RemovalHeld().Clusters).To(HaveLen(3))
+	g.Expect(w.server.DelayedRemovals().Clusters).To(HaveLen(3))
 	now.SetTime(first.Add(time.Minute))
 	w.set(gone[2:]...)
 	g.Eventually(client.Clusters, "5s").Should(HaveLen(17), "of eighteen one, a minute later")
 	w.set(gone[3])
 	g.Eventually(client.Clusters, "5s").Should(HaveLen(16))
-	g.Expect(w.server.RemovalHeld()).To(BeZero(), "what isn't too much goes at once")
+	g.Expect(w.server.DelayedRemovals()).To(BeZero(), "what isn't too much goes at once")
 	g.Expect(client.Clusters()).To(HaveKey("shop/s04/80"), "it isn't said to be gone any more")
 }
 

@@ -10,37 +10,37 @@ import (
 	"k8s.io/utils/set"
 )
 
-// maxNamed clusters of one kind are in a report: others read it every other second, and most of it is empty as long as all is well.
-const maxNamed = 20
+// maxReported bounds the clusters in each list of a report, which the other replicas read every two seconds.
+const maxReported = 20
 
-// Report tells other replicas of the clients that are connected to this one.
+// Report is what a replica writes for the others: its connected clients, and how far they are.
 type Report struct {
-	// Content are digests of the clusters that are served, by namespace, as far as some client may see them. What two replicas of one
-	// version serve alike has the same.
+	// Content are digests of the clusters that are served, by namespace, for the namespaces that some client may see. Two replicas of one
+	// version that serve the same clusters have the same digest.
 	Content map[string]string `json:"content,omitempty"`
 	Clients []Clients         `json:"clients,omitempty"`
-	// Rejections of clusters, by their names: one of each, and of maxNamed at most.
+	// Rejections of clusters, by their names: one of each cluster, and of maxReported clusters at most.
 	Rejections map[string][]Rejection `json:"rejections,omitempty"`
 }
 
-// Clients are the streams of one identity that ask for clusters.
+// Clients are the streams of one identity that subscribe to clusters.
 type Clients struct {
 	Identity  string `json:"identity"`
 	Connected int    `json:"connected"`
-	// Behind of them haven't accepted all that is served: not these Open clusters, or any when there are none.
-	Behind int      `json:"behind,omitempty"`
-	Open   []string `json:"open,omitempty"`
+	// Unacked of them haven't accepted all that is served: not the clusters in UnackedNames, or not any cluster when there are no names.
+	Unacked      int      `json:"behind,omitempty"`
+	UnackedNames []string `json:"open,omitempty"`
 }
 
-// Report of this replica, the same as before as long as nothing changed.
+// Report returns this replica's, which is the same as long as nothing changed.
 func (s *Server) Report() Report {
 	r := Report{Content: map[string]string{}, Rejections: map[string][]Rejection{}}
-	rejections := s.rejectedHere()
-	for _, name := range slices.Sorted(maps.Keys(rejections))[:min(maxNamed, len(rejections))] {
+	rejections := s.localRejections()
+	for _, name := range slices.Sorted(maps.Keys(rejections))[:min(maxReported, len(rejections))] {
 		r.Rejections[name] = rejections[name][:1]
 	}
 	s.mu.Lock()
-	digests := s.announced // before the clients: of something newer they may only be said to be behind
+	digests := s.reportedDigests // read before the clients: of newer content they may only be counted as not having it
 	s.mu.Unlock()
 	r.Clients = s.clusters.clients()
 	for namespace, digest := range digests {
@@ -51,80 +51,80 @@ func (s *Server) Report() Report {
 	return r
 }
 
-// clients of the table by their identities.
+// clients are the watches of the table, by identity.
 func (t *table) clients() (all []Clients) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	by, open, anything := map[string]*Clients{}, map[string]set.Set[string]{}, map[string]bool{}
-	for f := range t.feeds {
-		c := by[f.identity]
+	byIdentity, unacked, unknown := map[string]*Clients{}, map[string]set.Set[string]{}, map[string]bool{}
+	for w := range t.watches {
+		c := byIdentity[w.identity]
 		if c == nil {
-			c = &Clients{Identity: f.identity}
-			by[f.identity], open[f.identity] = c, set.New[string]()
+			c = &Clients{Identity: w.identity}
+			byIdentity[w.identity], unacked[w.identity] = c, set.New[string]()
 		}
 		c.Connected++
-		names := f.open()
-		if f.full || len(names) > 0 {
-			c.Behind++
+		names := w.unackedNames()
+		if w.allDirty || len(names) > 0 {
+			c.Unacked++
 		}
-		if open[f.identity].Len() <= maxNamed { // of more none is named
-			open[f.identity].Insert(names...)
+		if unacked[w.identity].Len() <= maxReported { // of more clusters none is named
+			unacked[w.identity].Insert(names...)
 		}
-		anything[f.identity] = anything[f.identity] || f.full
+		unknown[w.identity] = unknown[w.identity] || w.allDirty
 	}
-	for _, identity := range slices.Sorted(maps.Keys(by)) {
-		if names := open[identity]; !anything[identity] && len(names) > 0 && len(names) <= maxNamed {
-			by[identity].Open = names.SortedList()
+	for _, identity := range slices.Sorted(maps.Keys(byIdentity)) {
+		if names := unacked[identity]; !unknown[identity] && len(names) > 0 && len(names) <= maxReported {
+			byIdentity[identity].UnackedNames = names.SortedList()
 		}
-		all = append(all, *by[identity])
+		all = append(all, *byIdentity[identity])
 	}
 	return all
 }
 
-// open are the names of what the client hasn't accepted as it is served; the table's mutex is held.
-func (f *feed) open() (names []string) {
-	names = slices.Collect(maps.Keys(f.dirty))
-	for _, sent := range f.sent {
+// unackedNames are the names of what the client hasn't accepted as it is served. It needs the table's mutex.
+func (w *watch) unackedNames() (names []string) {
+	names = slices.Collect(maps.Keys(w.dirty))
+	for _, sent := range w.unacked {
 		names = slices.AppendSeq(names, maps.Keys(sent))
 	}
-	return slices.AppendSeq(names, maps.Keys(f.rejected))
+	return slices.AppendSeq(names, maps.Keys(w.rejections))
 }
 
-// Learn takes what the other replicas report, and when they were asked: zero while not all could be understood. News may have changed how far
-// clients are.
-func (s *Server) Learn(others []Report, at time.Time, news bool) {
+// SetOtherReports stores the other replicas' reports, and when they were read: zero while not all could be decoded. With changed, statuses
+// may have to be updated.
+func (s *Server) SetOtherReports(reports []Report, at time.Time, changed bool) {
 	s.mu.Lock()
-	s.others, s.learnedAt = others, at
+	s.otherReports, s.otherReportsAt = reports, at
 	s.mu.Unlock()
-	if news {
-		s.report(s.Progressed, nil)
+	if changed {
+		s.notify(s.OnProgress, nil)
 	}
 }
 
-// LearnedAt is when the other replicas were asked last; zero while it isn't known what all of them report.
-func (s *Server) LearnedAt() time.Time {
+// OtherReportsAt is when the other replicas' reports were read last; zero while not all of them are known.
+func (s *Server) OtherReportsAt() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.learnedAt
+	return s.otherReportsAt
 }
 
-func (s *Server) learned() []Report {
+func (s *Server) otherReplicas() []Report {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.others
+	return s.otherReports
 }
 
 // Connected counts the clients of all replicas that may see a namespace, by identity.
 func (s *Server) Connected(namespace string) map[string]int {
 	all := map[string]int{}
 	s.clusters.mu.Lock()
-	for f := range s.clusters.feeds {
-		if f.scope.allows(namespace) {
-			all[f.identity]++
+	for w := range s.clusters.watches {
+		if w.scope.allows(namespace) {
+			all[w.identity]++
 		}
 	}
 	s.clusters.mu.Unlock()
-	for _, r := range s.learned() {
+	for _, r := range s.otherReplicas() {
 		for _, c := range r.Clients {
 			if s.scope(c.Identity).allows(namespace) {
 				all[c.Identity] += c.Connected
@@ -134,17 +134,17 @@ func (s *Server) Connected(namespace string) map[string]int {
 	return all
 }
 
-// together is what Server.Together tells, of another replica's clients. Clusters are given with their namespaces, and content is what this
-// replica serves of those. Whoever is served something else has accepted nothing that counts here.
-func (r *Report) together(clusters, content map[string]string, scope func(identity string) Scope) (connected, acked int) {
+// countProxies is Server.CountProxies for another replica's clients. Clusters are given with their namespaces, and content are this
+// replica's digests of those. Clients of a replica that serves something else count as not having accepted it.
+func (r *Report) countProxies(clusters, content map[string]string, scope func(identity string) Scope) (connected, acked int) {
 	for _, c := range r.Clients {
-		sees, same := false, true
+		visible, same := false, true
 		for namespace, digest := range content {
 			if scope(c.Identity).allows(namespace) {
-				sees, same = true, same && r.Content[namespace] == digest
+				visible, same = true, same && r.Content[namespace] == digest
 			}
 		}
-		if !sees {
+		if !visible {
 			continue
 		}
 		connected += c.Connected
@@ -152,14 +152,14 @@ func (r *Report) together(clusters, content map[string]string, scope func(identi
 			continue
 		}
 		acked += c.Connected
-		if len(c.Open) == 0 || slices.ContainsFunc(c.Open, func(name string) bool { _, is := clusters[name]; return is }) {
-			acked -= c.Behind
+		if len(c.UnackedNames) == 0 || slices.ContainsFunc(c.UnackedNames, func(name string) bool { _, is := clusters[name]; return is }) {
+			acked -= c.Unacked
 		}
 	}
 	return connected, acked
 }
 
-// scope of an identity that is connected to some replica.
+// scope is what an identity that is connected to some replica may see.
 func (s *Server) scope(identity string) Scope {
 	if s.TLS == nil {
 		return Scope{All: true}
@@ -168,15 +168,15 @@ func (s *Server) scope(identity string) Scope {
 	return scope
 }
 
-// count a cluster as it is next, and no longer as it was, in the digests; nil is none.
-func (b *book) count(old, next *published) {
+// updateDigests replaces a cluster in the digests by what it is next; nil stands for no cluster.
+func (s *clusterStore) updateDigests(old, next *published) {
 	for _, p := range []*published{old, next} {
 		if p == nil {
 			continue
 		}
-		digest := b.digests[p.entry.namespace] ^ xxhash.Sum64String(p.entry.name+" "+p.entry.version)
-		if b.digests[p.entry.namespace] = digest; digest == 0 {
-			delete(b.digests, p.entry.namespace)
+		digest := s.digests[p.entry.namespace] ^ xxhash.Sum64String(p.entry.name+" "+p.entry.version)
+		if s.digests[p.entry.namespace] = digest; digest == 0 {
+			delete(s.digests, p.entry.namespace)
 		}
 	}
 }

@@ -25,57 +25,58 @@ import (
 )
 
 const (
-	// DefaultMaxRemovalPercent of the clusters go in one push; one always may.
+	// DefaultMaxRemovalPercent of the clusters may be removed in one push; one always may.
 	DefaultMaxRemovalPercent = 10
-	// holdRemovals is how long somebody has to look when more would go; then that share goes every releaseEvery.
-	holdRemovals, releaseEvery = 10 * time.Minute, time.Minute
+	// removalDelay is how long operators have to react when more would be removed; then that share is removed every removalInterval.
+	removalDelay, removalInterval = 10 * time.Minute, time.Minute
 
-	// pingAfter a silence the server asks whether a client is still there, and ends its streams after pingTimeout.
+	// pingAfter without traffic the server pings a client, and ends its streams when there is no answer within pingTimeout.
 	pingAfter, pingTimeout = 30 * time.Second, 20 * time.Second
-	// DefaultMaxConnectionAge is after how long a client is asked to connect anew, so that a replica that came later gets its share: within
-	// half an hour, as with Istio. gRPC adds up to a tenth by chance, or takes it off, so that Envoys don't come all at once.
+	// DefaultMaxConnectionAge is after how long a client is told to reconnect, so that a replica that started later gets its share: within
+	// half an hour, as with Istio. gRPC adds a jitter of up to a tenth, so that Envoys don't reconnect all at once.
 	DefaultMaxConnectionAge = 30 * time.Minute
-	// ageGrace later the connection ends, since a stream of configuration never does by itself. An Envoy comes back within half a second or so,
-	// keeps what it has meanwhile, and gets what differs.
-	ageGrace = time.Second
-	// backWithin is how long a client whose stream ended has to come back before anybody is told that it is gone.
-	backWithin = 2 * time.Second
-	// minPing: clients that ping more often are cut off.
-	minPing = 5 * time.Second
+	// connectionAgeGrace later the connection is closed, since a stream of configuration never ends by itself. An Envoy reconnects within
+	// half a second or so, keeps what it has meanwhile, and gets what differs.
+	connectionAgeGrace = time.Second
+	// reconnectGrace is how long a client whose stream ended has to reconnect before OnProgress is called.
+	reconnectGrace = 2 * time.Second
+	// minPingInterval: the connections of clients that ping more often are closed.
+	minPingInterval = 5 * time.Second
 
-	// maxRequest is the longest request, in bytes. The longest are the first of streams that reconnect, which name all that an
-	// Envoy has: a cluster's name has up to 397 bytes, and endpoints are named twice. That is 9 MB for 10,000 clusters of the
-	// longest names, and here are more than three times as many. gRPC's own 4 MiB would refuse such an Envoy for good.
-	maxRequest = 32 << 20
+	// maxRequestBytes bounds a request. The longest are the first of streams that reconnect, which name all that an Envoy has: a cluster's
+	// name has up to 397 bytes, and endpoints are named twice. That is 9 MB for 10,000 clusters of the longest names; this limit is more
+	// than three times as much. With gRPC's default of 4 MiB such an Envoy could never reconnect.
+	maxRequestBytes = 32 << 20
 
-	// lookEvery is how soon streams end once Serves says no, and how often it is counted for how long answers are owed and what is
-	// refused: with each answer it would take as long as there are streams.
-	lookEvery = time.Second
+	// checkInterval is how soon streams end once Serves returns false, and how often the metrics of unacknowledged responses and rejections
+	// are set: with each ACK that would cost time in proportion to the number of streams.
+	checkInterval = time.Second
 )
 
 // Options of a server.
 type Options struct {
 	// Address to listen on, host:port.
 	Address string
-	// TLS is how clients and the server know each other; nil for plaintext, where every client may see everything.
+	// TLS is how clients and the server authenticate each other; nil for plaintext, where every client may see everything.
 	TLS *TLS
 	// Plaintext allows to serve without TLS on addresses other than loopback.
 	Plaintext bool
-	// Authorise tells what an identity, a name in a client's certificate, may see, and whether it may see anything.
+	// Authorise returns what an identity, a name in a client's certificate, may see, and whether it may see anything.
 	Authorise func(identity string) (Scope, bool)
-	// Serves says whether this process may tell Envoys anything now; nil for always. While it says no no stream is accepted, and
-	// those that are open end.
+	// Serves says whether this process may serve Envoys now; nil for always. While it returns false no stream is accepted, and open
+	// streams are ended.
 	Serves func() bool
 	// MaxRemovalPercent of the clusters may be removed in one push; 0 means DefaultMaxRemovalPercent, 100 all.
 	MaxRemovalPercent int
 	// MaxConnectionAge is about how long a connection lasts. Default: DefaultMaxConnectionAge.
 	MaxConnectionAge time.Duration
-	// Clock tells when removals that were held may go. Default: the system's.
+	// Clock times delayed removals and unacknowledged responses. Default: the system's.
 	Clock clock.PassiveClock
-	// Progressed is told of clusters with which proxies may be further, or which they may refuse; of none when proxies come or go. It must not block.
-	Progressed func(clusters []string)
-	// Removed is told of clusters that are served to nobody any more. It must not block.
-	Removed func(clusters []string)
+	// OnProgress is called with clusters that proxies may have accepted or rejected; with none when proxies connect or disconnect. It must
+	// not block.
+	OnProgress func(clusters []string)
+	// OnRemoved is called with clusters that are no longer served. It must not block.
+	OnRemoved func(clusters []string)
 }
 
 // Server serves the last snapshot. It is a Runnable of every replica.
@@ -83,20 +84,20 @@ type Server struct {
 	Options
 	discovery.UnimplementedAggregatedDiscoveryServiceServer
 
-	clusters, endpoints, nothing *table
-	book                         book
+	clusters, endpoints, unserved *table
+	store                         clusterStore
 
-	mu     sync.Mutex
-	held   Held     // needs mu
-	others []Report // of other replicas; needs mu
-	// learnedAt is when others was asked; needs mu.
-	learnedAt time.Time
-	// announced are the digests of what all clients are behind of, or have; needs mu. It is never changed.
-	announced map[string]uint64
-	ready     atomic.Bool
-	listen    atomic.Pointer[net.TCPAddr]
-	// open are what ends the streams that are open; needs mu.
-	open map[*session]context.CancelFunc
+	mu           sync.Mutex
+	delayed      DelayedRemovals // needs mu
+	otherReports []Report        // of other replicas; needs mu
+	// otherReportsAt is when otherReports were read; needs mu.
+	otherReportsAt time.Time
+	// reportedDigests are the digests of what was published to all watches; needs mu. The map is never changed.
+	reportedDigests map[string]uint64
+	ready           atomic.Bool
+	listen          atomic.Pointer[net.TCPAddr]
+	// sessions are the open streams, each with the function that ends it; needs mu.
+	sessions map[*session]context.CancelFunc
 }
 
 // NewServer checks the options.
@@ -111,12 +112,12 @@ func NewServer(o Options) (*Server, error) {
 		Options:   o,
 		clusters:  newTable(false),
 		endpoints: newTable(true),
-		nothing:   newTable(true),
-		open:      map[*session]context.CancelFunc{},
+		unserved:  newTable(true),
+		sessions:  map[*session]context.CancelFunc{},
 	}
-	s.book = book{published: map[string]*published{}, invalid: map[string]string{}, several: set.New[string](), digests: map[string]uint64{}}
-	s.endpoints.resolve = s.book.endpoints
-	s.countPublished()
+	s.store = clusterStore{published: map[string]*published{}, invalid: map[string]string{}, withOldNames: set.New[string](), digests: map[string]uint64{}}
+	s.endpoints.resolve = s.store.resolveEndpoints
+	s.setPublishedMetric()
 	return s, nil
 }
 
@@ -151,7 +152,7 @@ func (s *Server) Addr() *net.TCPAddr { return s.listen.Load() }
 // NeedLeaderElection is false: every replica serves.
 func (s *Server) NeedLeaderElection() bool { return false }
 
-// Start listens and serves until the context ends; then streams are cut, and their Envoys keep what they have.
+// Start listens and serves until the context ends; then streams are closed, and their Envoys keep what they have.
 func (s *Server) Start(ctx context.Context) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.Address)
 	if err != nil {
@@ -167,7 +168,7 @@ func (s *Server) Start(ctx context.Context) error {
 	log.FromContext(ctx).Info("serving xDS", "address", listener.Addr().String(), "tls", s.TLS != nil)
 
 	var running sync.WaitGroup
-	running.Go(func() { wait.UntilWithContext(ctx, s.look, lookEvery) })
+	running.Go(func() { wait.UntilWithContext(ctx, s.checkStreams, checkInterval) })
 	select {
 	case err = <-served:
 		return fmt.Errorf("serve xDS: %w", err)
@@ -180,14 +181,14 @@ func (s *Server) Start(ctx context.Context) error {
 
 func (s *Server) serverOptions(logger logr.Logger) []grpc.ServerOption {
 	options := []grpc.ServerOption{
-		grpc.MaxRecvMsgSize(maxRequest),
+		grpc.MaxRecvMsgSize(maxRequestBytes),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
-			Time: pingAfter, Timeout: pingTimeout, MaxConnectionAge: s.MaxConnectionAge, MaxConnectionAgeGrace: ageGrace,
+			Time: pingAfter, Timeout: pingTimeout, MaxConnectionAge: s.MaxConnectionAge, MaxConnectionAgeGrace: connectionAgeGrace,
 		}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPingInterval, PermitWithoutStream: true}),
 	}
 	if s.TLS != nil {
-		options = append(options, grpc.Creds(&handshakes{TransportCredentials: s.TLS.credentials(), log: logger, say: rate.Sometimes{Interval: sayEvery}}))
+		options = append(options, grpc.Creds(&loggingCredentials{TransportCredentials: s.TLS.credentials(), log: logger, limiter: rate.Sometimes{Interval: logInterval}}))
 	}
 	return options
 }
@@ -217,20 +218,20 @@ func (s *Server) serve(ctx context.Context, protocol string, handle func(context
 		log.FromContext(ctx).Info("refused an xDS stream", "reason", err.Error())
 		return status.Error(codes.PermissionDenied, err.Error())
 	}
-	session := &session{server: s, identity: identity, scope: scope, feeds: map[string]*feed{}}
+	session := &session{server: s, identity: identity, scope: scope, watches: map[string]*watch{}}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s.mu.Lock()
-	s.open[session] = cancel
+	s.sessions[session] = cancel
 	s.mu.Unlock()
 	streams.WithLabelValues(protocol).Inc()
 	defer func() {
 		s.mu.Lock()
-		delete(s.open, session)
+		delete(s.sessions, session)
 		s.mu.Unlock()
 		session.close()
 		streams.WithLabelValues(protocol).Dec()
-		time.AfterFunc(backWithin, func() { s.report(s.Progressed, nil) })
+		time.AfterFunc(reconnectGrace, func() { s.notify(s.OnProgress, nil) })
 	}()
 	return handle(ctx, session)
 }
@@ -242,30 +243,31 @@ func (s *Server) mayServe() error {
 	}
 	if !s.Ready() {
 		refusedTotal.WithLabelValues("not_ready").Inc()
-		return status.Error(codes.Unavailable, "nothing is known of the cluster yet")
+		return status.Error(codes.Unavailable, "no snapshot of the cluster's policies is published yet")
 	}
 	return nil
 }
 
-func (s *Server) look(context.Context) {
-	s.standAside()
-	s.countUnanswered()
-	s.countRejected()
+func (s *Server) checkStreams(context.Context) {
+	s.endStreamsWhenNotServing()
+	s.setUnackedMetric()
+	s.setRejectedMetric()
 }
 
-// standAside ends all streams when this process may serve no longer: their Envoys keep what they have, and ask elsewhere.
-func (s *Server) standAside() {
+// endStreamsWhenNotServing ends all streams when this process may no longer serve: their Envoys keep what they have, and connect to
+// another replica.
+func (s *Server) endStreamsWhenNotServing() {
 	if s.Serves == nil || s.Serves() {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, end := range s.open {
+	for _, end := range s.sessions {
 		end()
 	}
 }
 
-func (s *Server) report(callback func([]string), clusters []string) {
+func (s *Server) notify(callback func([]string), clusters []string) {
 	if callback != nil {
 		callback(clusters)
 	}

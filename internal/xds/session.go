@@ -14,123 +14,125 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// session is one stream: its identity, and a feed for each type it asks for. go-control-plane's stream handlers take it as
-// their cache and as their callbacks, all from the stream's goroutine.
+// session is one stream: its identity, and a watch for each type that it subscribes to. It is the cache and the callbacks of
+// go-control-plane's stream handlers, which call it from the stream's goroutine.
 type session struct {
 	xdsserver.CallbackFuncs
 
 	server   *Server
 	identity string
 	scope    Scope
-	feeds    map[string]*feed // by type URL
+	watches  map[string]*watch // by type URL
 }
 
 var _ cache.ConfigWatcher = (*session)(nil)
 
-// feed of a type, and whether it is new. Types that aren't served have a table without entries: an error would end the
-// whole stream.
-func (s *session) feed(typeURL string) (*feed, bool) {
-	if f := s.feeds[typeURL]; f != nil {
-		return f, false
+// watch returns the watch of a type, and whether it is new. Types that aren't served have a table without entries: an error would
+// end the whole stream.
+func (s *session) watch(typeURL string) (*watch, bool) {
+	if w := s.watches[typeURL]; w != nil {
+		return w, false
 	}
-	table := s.server.nothing
+	table := s.server.unserved
 	switch typeURL {
 	case resource.ClusterType:
 		table = s.server.clusters
 	case resource.EndpointType:
 		table = s.server.endpoints
 	}
-	f := newFeed(table, s.identity, s.scope)
-	s.feeds[typeURL] = f
-	return f, true
+	w := newWatch(table, s.identity, s.scope)
+	s.watches[typeURL] = w
+	return w, true
 }
 
 func (s *session) close() {
-	for _, f := range s.feeds {
-		f.table.leave(f)
+	for _, w := range s.watches {
+		w.table.removeWatch(w)
 	}
 }
 
 // CreateDeltaWatch answers a request of the delta protocol, now or when something changes.
 func (s *session) CreateDeltaWatch(r *cache.DeltaRequest, sub cache.Subscription, out chan cache.DeltaResponse) (func(), error) {
-	f, isNew := s.feed(r.GetTypeUrl())
-	response := &deltaResponse{feed: f, request: r, subscription: sub}
+	w, isNew := s.watch(r.GetTypeUrl())
+	response := &deltaResponse{watch: w, request: r, subscription: sub}
 	q := &request{subscription: sub, respond: func() { out <- response }}
 	named := append(r.GetResourceNamesSubscribe(), r.GetResourceNamesUnsubscribe()...)
-	// A client that asks for all of a type waits for an answer before it starts, also for an empty one.
-	f.ask(q, named, false, isNew && sub.IsWildcard())
-	s.came(isNew)
-	return func() { f.cancel(q) }, nil
+	// A client that subscribes to all of a type waits for a response before it starts, even an empty one.
+	w.handleRequest(q, named, false, isNew && sub.IsWildcard())
+	s.reportIfNew(isNew)
+	return func() { w.cancel(q) }, nil
 }
 
 // CreateWatch does the same for the state of the world, where each request repeats all names.
 func (s *session) CreateWatch(r *cache.Request, sub cache.Subscription, out chan cache.Response) (func(), error) {
-	f, isNew := s.feed(r.GetTypeUrl())
-	response := &stateResponse{feed: f, request: r, subscription: sub}
+	w, isNew := s.watch(r.GetTypeUrl())
+	response := &sotwResponse{watch: w, request: r, subscription: sub}
 	q := &request{subscription: sub, respond: func() { out <- response }}
-	f.ask(q, nil, true, isNew && sub.IsWildcard())
-	s.came(isNew)
-	return func() { f.cancel(q) }, nil
+	w.handleRequest(q, nil, true, isNew && sub.IsWildcard())
+	s.reportIfNew(isNew)
+	return func() { w.cancel(q) }, nil
 }
 
-// came: a proxy counts from its first request on, whether it ever answers or not.
-func (s *session) came(isNew bool) {
+// reportIfNew reports a new watch: a proxy counts as connected from its first request on, whether it ever sends an ACK or not.
+func (s *session) reportIfNew(isNew bool) {
 	if isNew {
-		s.server.report(s.server.Progressed, nil)
+		s.server.notify(s.server.OnProgress, nil)
 	}
 }
 
-// maxTypes of resources on one stream are those that there are. The handlers' channels have room for an answer to each of so
-// many; with more, a stream that sends requests faster than it reads answers would wait for itself, and all others for it.
+// maxTypes bounds the types of resources on one stream by the number of xDS types. The handlers' channels have capacity for one response
+// to each; with more, a stream that sends requests faster than it reads responses would block itself, and all others with it.
 const maxTypes = int(types.UnknownType)
 
-// OnStreamDeltaRequest takes acknowledgements and rejections.
+// OnStreamDeltaRequest handles ACKs and NACKs.
 func (s *session) OnStreamDeltaRequest(_ int64, r *discovery.DeltaDiscoveryRequest) error {
-	return s.answered(r)
+	return s.handleAck(r)
 }
 
-// OnStreamRequest takes acknowledgements and rejections.
-func (s *session) OnStreamRequest(_ int64, r *discovery.DiscoveryRequest) error { return s.answered(r) }
+// OnStreamRequest handles ACKs and NACKs.
+func (s *session) OnStreamRequest(_ int64, r *discovery.DiscoveryRequest) error {
+	return s.handleAck(r)
+}
 
-// OnStreamDeltaResponse notes what is sent under which nonce.
+// OnStreamDeltaResponse records the nonce of what is sent.
 func (s *session) OnStreamDeltaResponse(_ int64, _ *discovery.DeltaDiscoveryRequest, r *discovery.DeltaDiscoveryResponse) {
-	s.responded(r.GetTypeUrl(), r.GetNonce())
+	s.recordSent(r.GetTypeUrl(), r.GetNonce())
 	removedTotal.WithLabelValues(typeLabel(r.GetTypeUrl())).Add(float64(len(r.GetRemovedResources())))
 }
 
-// OnStreamResponse notes what is sent under which nonce.
+// OnStreamResponse records the nonce of what is sent.
 func (s *session) OnStreamResponse(_ context.Context, _ int64, _ *discovery.DiscoveryRequest, r *discovery.DiscoveryResponse) {
-	s.responded(r.GetTypeUrl(), r.GetNonce())
+	s.recordSent(r.GetTypeUrl(), r.GetNonce())
 }
 
-func (s *session) responded(typeURL, nonce string) {
-	f, _ := s.feed(typeURL)
-	sentTotal.WithLabelValues(typeLabel(typeURL)).Add(float64(f.responded(nonce, s.server.Clock.Now())))
+func (s *session) recordSent(typeURL, nonce string) {
+	w, _ := s.watch(typeURL)
+	sentTotal.WithLabelValues(typeLabel(typeURL)).Add(float64(w.recordSent(nonce, s.server.Clock.Now())))
 }
 
-// answer is a request of either protocol, which answers what was sent before.
-type answer interface {
+// ackRequest is a request of either protocol, as the ACK or NACK of the response before.
+type ackRequest interface {
 	GetTypeUrl() string
 	GetResponseNonce() string
 	GetErrorDetail() *rpc.Status
 }
 
-// answered takes an answer. It refuses a type too many, which ends the stream.
-func (s *session) answered(a answer) error {
+// handleAck handles an ACK or NACK. A request for one type too many is an error, which ends the stream.
+func (s *session) handleAck(a ackRequest) error {
 	typeURL, nonce := a.GetTypeUrl(), a.GetResponseNonce()
-	f := s.feeds[typeURL]
-	if f == nil && len(s.feeds) >= maxTypes {
+	w := s.watches[typeURL]
+	if w == nil && len(s.watches) >= maxTypes {
 		refusedTotal.WithLabelValues("too_many_types").Inc()
 		return status.Errorf(codes.ResourceExhausted, "a stream may ask for %d types of resources, and this one asks for one more", maxTypes)
 	}
-	if f == nil || nonce == "" {
+	if w == nil || nonce == "" {
 		return nil
 	}
 	result, rejection := "accepted", ""
 	if a.GetErrorDetail() != nil {
-		result, rejection = "rejected", cmp.Or(words(a.GetErrorDetail().GetMessage()), "rejected without a reason")
+		result, rejection = "rejected", cmp.Or(sanitize(a.GetErrorDetail().GetMessage()), "rejected without a reason")
 	}
-	names := f.answered(nonce, rejection)
+	names := w.handleAck(nonce, rejection)
 	if names == nil {
 		return nil
 	}
@@ -140,6 +142,6 @@ func (s *session) answered(a answer) error {
 			names[i] = clusterOf(name)
 		}
 	}
-	s.server.report(s.server.Progressed, names)
+	s.server.notify(s.server.OnProgress, names)
 	return nil
 }

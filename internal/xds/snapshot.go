@@ -1,3 +1,24 @@
+// Package xds serves clusters and their endpoints to Envoys: ADS, delta and state of the world, CDS and EDS.
+//
+// Server.Set takes a Snapshot and publishes what differs from the last one: a cluster that didn't change isn't sent again.
+// Versions are hashes of contents, so another replica, or this one after a restart, sends a reconnecting Envoy only what differs.
+//
+// An Envoy never loses all of its clusters. No stream is served before the first Set; a cluster that is missing in a Snapshot is
+// served as before; one that is confirmed to be gone is removed, unless too many would be removed at a time.
+//
+// Each stream belongs to the identity in its client's certificate and gets only what that identity may see. The node that a client
+// sends isn't read, and the resource names that it sends affect its own stream alone.
+//
+// A resource on a stream goes through these states; a watch has them for one type on one stream:
+//
+//	Set         request answered         ACK
+//	 └─> dirty ───────────────> unacked ─────> accepted ──(Set changes it)──> dirty
+//	                               └──NACK───> rejected ──(Set changes it)──> dirty
+//
+// The protocol is go-control-plane's. Its caches aren't used: on each change they compare everything that every client has
+// subscribed to. A table here has for each watch what changed since its last response.
+//
+// Begin to read at Server.Set (publish.go) for what is served, and at session (session.go) for a stream.
 package xds
 
 import (
@@ -8,33 +29,32 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Snapshot is what is to be served, all of it or what is new: a cluster that isn't in it is served as it was. The server keeps its
-// messages: they must not change any more. The same message in the next snapshot costs one comparison of pointers.
+// Snapshot is what is to be served, all of it or what changed: a cluster that isn't in it is served as before. The server keeps its
+// messages: they must not be changed afterwards. The same message in the next snapshot costs one comparison of pointers.
 type Snapshot struct {
 	// Clusters by name. Those of type EDS get their endpoints from this server, under a service_name of NAME#HASH, where
 	// the hash must change with the cluster; one is made where there is none.
 	Clusters map[string]*clusterv3.Cluster
 	// Endpoints by the name of the cluster; what they call it themselves doesn't matter. A cluster without an entry keeps the endpoints it had; a new one has none.
 	Endpoints map[string]*endpointv3.ClusterLoadAssignment
-	// Owners are the Services that clusters stand for, by the name of the cluster. Their namespaces decide which
-	// identities see a cluster; one without an owner is seen by those that see all.
+	// Owners are the clusters' Services, by the name of the cluster. A Service's namespace decides which identities may see its cluster;
+	// a cluster without an owner is for identities with Scope.All.
 	Owners map[string]types.NamespacedName
-	// Gone are clusters that were found to be gone by live reads. Only they are removed: a cluster that is missing in Clusters
-	// and not gone is served as it was, and one that is in both is served until it may go. What is held must be named again
-	// in each snapshot.
+	// Gone are clusters whose Service or route live reads didn't find. Only they are removed: a cluster that is missing in Clusters and not
+	// gone is served as before, and one that is in both is served until it may be removed. A delayed removal must be in each snapshot.
 	Gone []string
-	// Missing are clusters that clients may have from another replica, or from before a restart, and that aren't found any more,
-	// gone or not. While there are some that this server can't serve, clients that take a cluster that isn't sent for one that is
-	// gone are sent none.
+	// Missing are clusters that clients may have from another replica, or from before a restart, and whose Service or route informers don't
+	// have, gone or not. While there are some that this server can't serve, clients of the state of the world, which remove what they aren't
+	// sent, get no clusters.
 	Missing []string
 }
 
-// Held are removals that wait, because too many clusters would go at a time.
-type Held struct {
+// DelayedRemovals are clusters that are gone and still served, because too many would be removed at a time.
+type DelayedRemovals struct {
 	// Clusters by name, sorted.
 	Clusters []string
-	// Since is when the first of them go, or went.
-	Since time.Time
+	// Start is when the first of them are removed, or were.
+	Start time.Time
 }
 
 // Scope is what an identity may see.
@@ -54,6 +74,6 @@ type Rejection struct {
 	// Proxy is the identity of the one that rejected; empty when the server itself found the cluster invalid and serves
 	// the last good one.
 	Proxy string
-	// Message is the proxy's, in its own words: one line of at most 1 KiB.
+	// Message is the proxy's: one line of at most 1 KiB.
 	Message string
 }

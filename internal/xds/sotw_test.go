@@ -71,7 +71,7 @@ func TestStateOfTheWorldHasChangedEndpointsOnly(t *testing.T) {
 	w.set()
 	stream, err := discovery.NewAggregatedDiscoveryServiceClient(w.conn(nil)).StreamAggregatedResources(t.Context(), grpc.WaitForReady(true))
 	g.Expect(err).NotTo(HaveOccurred())
-	names := []string{w.server.book.published["shop/web/80"].service, w.server.book.published["shop/db/5432"].service}
+	names := []string{w.server.store.published["shop/web/80"].endpointsName, w.server.store.published["shop/db/5432"].endpointsName}
 	g.Expect(stream.Send(&discovery.DiscoveryRequest{TypeUrl: resource.EndpointType, ResourceNames: names})).To(Succeed())
 	r, err := stream.Recv()
 	g.Expect(err).NotTo(HaveOccurred())
@@ -104,16 +104,16 @@ func TestStateOfTheWorldAnswersOtherTypesWithNothing(t *testing.T) {
 
 // A manager that has just started knows of clusters by the record alone, while their Services are missing: to send the others would
 // have such a client remove them.
-func TestStateOfTheWorldIsNotToldWhileAClusterIsMissing(t *testing.T) {
-	for name, settled := range map[string]func(*world){
-		"until it is found":     func(w *world) { w.serve("shop/db/5432", 5, 2001); w.set() },
-		"until it is gone":      func(w *world) { w.server.Set(t.Context(), w.lacking("shop/db/5432", "shop/db/5432")) },
-		"until nobody wants it": func(w *world) { w.set() },
+func TestStateOfTheWorldGetsNothingWhileAClusterIsMissing(t *testing.T) {
+	for name, settled := range map[string]func(*env){
+		"until it is found":     func(w *env) { w.serve("shop/db/5432", 5, 2001); w.set() },
+		"until it is gone":      func(w *env) { w.server.Set(t.Context(), w.withMissing("shop/db/5432", "shop/db/5432")) },
+		"until nobody wants it": func(w *env) { w.set() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, w := NewWithT(t), start(t, Options{})
 			w.serve("shop/web/80", 5, 1001)
-			w.server.Set(t.Context(), w.lacking("shop/db/5432"))
+			w.server.Set(t.Context(), w.withMissing("shop/db/5432"))
 			stream, err := discovery.NewAggregatedDiscoveryServiceClient(w.conn(nil)).StreamAggregatedResources(t.Context(), grpc.WaitForReady(true))
 			g.Expect(err).NotTo(HaveOccurred())
 			next := func(typeURL string) *discovery.DiscoveryResponse {
@@ -127,7 +127,7 @@ func TestStateOfTheWorldIsNotToldWhileAClusterIsMissing(t *testing.T) {
 			g.Expect(stream.Send(&discovery.DiscoveryRequest{TypeUrl: resource.ListenerType})).To(Succeed())
 			next(resource.ListenerType) // and none before it
 			w.serve("shop/web/80", 6, 1001)
-			w.server.Set(t.Context(), w.lacking("shop/db/5432"))
+			w.server.Set(t.Context(), w.withMissing("shop/db/5432"))
 			g.Expect(stream.Send(&discovery.DiscoveryRequest{TypeUrl: resource.RouteType})).To(Succeed())
 			next(resource.RouteType)
 			delta := w.connect(xdsclient.Options{Clusters: map[string]string{"shop/db/5432": "v"}})
@@ -136,7 +136,7 @@ func TestStateOfTheWorldIsNotToldWhileAClusterIsMissing(t *testing.T) {
 
 			settled(w)
 			w.set()
-			g.Expect(next(resource.ClusterType).GetResources()).To(HaveLen(len(w.server.book.published)))
+			g.Expect(next(resource.ClusterType).GetResources()).To(HaveLen(len(w.server.store.published)))
 		})
 	}
 }

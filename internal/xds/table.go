@@ -5,44 +5,44 @@ import (
 	"sync"
 )
 
-// table has the resources of one type, and knows for each stream what changed since it was last told.
+// table has the resources of one type, and the watches of streams for it, which have what changed since their last response.
 type table struct {
-	// quiet tables don't tell of removals: nobody keeps endpoints that no cluster asks for.
-	quiet bool
-	// resolve makes an entry that somebody asks for and that isn't there, or gives nil. It is called with mu held.
+	// omitsRemovals: removals aren't sent. Envoys drop endpoints by themselves once no cluster subscribes to them.
+	omitsRemovals bool
+	// resolve makes an entry that a stream subscribes to and that doesn't exist, or returns nil. It needs mu.
 	resolve func(name string, scope Scope) *entry
 
 	mu      sync.Mutex
 	entries map[string]*entry
-	feeds   map[*feed]struct{}
-	// partial: clients may have what isn't in entries and isn't known to be gone.
-	partial bool
+	watches map[*watch]struct{}
+	// incomplete: clients may have what isn't in entries and isn't known to be gone.
+	incomplete bool
 }
 
-func newTable(quiet bool) *table {
-	return &table{quiet: quiet, entries: map[string]*entry{}, feeds: map[*feed]struct{}{}}
+func newTable(omitsRemovals bool) *table {
+	return &table{omitsRemovals: omitsRemovals, entries: map[string]*entry{}, watches: map[*watch]struct{}{}}
 }
 
-func (t *table) join(f *feed) {
+func (t *table) addWatch(w *watch) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.feeds[f] = struct{}{}
+	t.watches[w] = struct{}{}
 }
 
-func (t *table) leave(f *feed) {
+func (t *table) removeWatch(w *watch) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.feeds, f)
+	delete(t.watches, w)
 }
 
-// lack notes whether clients may have what isn't there. Those that wait because of it are told with what is applied next.
-func (t *table) lack(partial bool) {
+// setIncomplete sets incomplete. Watches that were deferred because of it get a response with the next apply.
+func (t *table) setIncomplete(incomplete bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.partial = partial
+	t.incomplete = incomplete
 }
 
-// apply publishes changed entries and removes others, and tells the streams that want to know.
+// apply stores changed entries and removes others, and answers the open requests that they concern.
 func (t *table) apply(changed map[string]*entry, gone []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -52,49 +52,49 @@ func (t *table) apply(changed map[string]*entry, gone []string) {
 		delete(t.entries, name)
 	}
 	maps.Copy(t.entries, changed)
-	for f := range t.feeds {
+	for w := range t.watches {
 		for name, e := range changed {
-			if f.scope.allows(e.namespace) {
-				f.mark(name)
+			if w.scope.allows(e.namespace) {
+				w.markChanged(name)
 			}
 		}
-		if t.quiet {
+		if t.omitsRemovals {
 			continue
 		}
 		for _, name := range gone {
-			// Names that only the client knows are marked too: it told of them, and now they are confirmed to be gone.
-			if e := before[name]; e == nil || f.scope.allows(e.namespace) {
-				f.markGone(name)
+			// Names that only the client has are marked too: it sent them, and now they are confirmed to be gone.
+			if e := before[name]; e == nil || w.scope.allows(e.namespace) {
+				w.markRemoved(name)
 			}
 		}
 	}
-	for f := range t.feeds {
-		f.wake()
+	for w := range t.watches {
+		w.replyIfChanged()
 	}
 }
 
-// subscribed is true while a stream asks for a name, or may do so.
+// subscribed says whether a stream subscribes to a name, or may do so.
 func (t *table) subscribed(name string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for f := range t.feeds {
-		if f.waiting == nil || f.waiting.wants(name) {
+	for w := range t.watches {
+		if w.openRequest == nil || w.openRequest.covers(name) {
 			return true
 		}
 	}
 	return false
 }
 
-// lookup gives the entry that a stream sees; t.mu is held.
-func (t *table) lookup(name string, f *feed) *entry {
+// lookup returns the entry that a watch may see; nil for none. It needs mu.
+func (t *table) lookup(name string, w *watch) *entry {
 	e := t.entries[name]
-	if e == nil && t.resolve != nil && f.mayBring(name) {
-		if e = t.resolve(name, f.scope); e != nil {
+	if e == nil && t.resolve != nil && w.mayAddOnDemand(name) {
+		if e = t.resolve(name, w.scope); e != nil {
 			t.entries[name] = e
-			f.bring(name)
+			w.addOnDemand(name)
 		}
 	}
-	if e == nil || !f.scope.allows(e.namespace) {
+	if e == nil || !w.scope.allows(e.namespace) {
 		return nil
 	}
 	return e

@@ -18,8 +18,8 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// TLS is how the server shows who it is and knows its clients. Both functions are called for each handshake, so
-// certificates and CAs can be replaced at any time; open streams go on.
+// TLS is how the server authenticates itself and its clients. Both functions are called for each handshake, so certificates and CAs
+// can be replaced at any time; open streams continue.
 type TLS struct {
 	// Certificate that the server shows.
 	Certificate func() (*tls.Certificate, error)
@@ -29,7 +29,7 @@ type TLS struct {
 
 func (t *TLS) credentials() credentials.TransportCredentials {
 	return credentials.NewTLS(&tls.Config{
-		MinVersion: tls.VersionTLS12, // what an Envoy speaks as a client unless it is told otherwise
+		MinVersion: tls.VersionTLS12, // what an Envoy speaks as a client by default
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 			certificate, err := t.Certificate()
 			if err != nil {
@@ -50,21 +50,21 @@ func (t *TLS) credentials() credentials.TransportCredentials {
 	})
 }
 
-// sayEvery is how often at most it is logged why clients get no connection: Envoys try again all the time.
-const sayEvery = 10 * time.Second
+// logInterval bounds how often failed handshakes are logged: Envoys retry all the time.
+const logInterval = 10 * time.Second
 
-// handshakes logs why clients get no connection, of which gRPC says nothing.
-type handshakes struct {
+// loggingCredentials logs failed handshakes, which gRPC doesn't.
+type loggingCredentials struct {
 	credentials.TransportCredentials
-	log logr.Logger
-	say rate.Sometimes
+	log     logr.Logger
+	limiter rate.Sometimes
 }
 
-// ServerHandshake leaves out who only looks whether the port is open.
-func (h *handshakes) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+// ServerHandshake doesn't log clients that only check whether the port is open.
+func (h *loggingCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	secured, info, err := h.TransportCredentials.ServerHandshake(conn)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
-		h.say.Do(func() {
+		h.limiter.Do(func() {
 			h.log.Info("refused a connection for xDS", "from", conn.RemoteAddr().String(), "reason", err.Error(), "do", remedy(err))
 		})
 	}
@@ -84,8 +84,8 @@ func remedy(err error) string {
 	return "compare the Envoy's bootstrap with what kubectl autohealer envoy-bootstrap prints: it shows a certificate, and speaks TLS 1.2 or later"
 }
 
-// identify gives the first name of the client's certificate that may see anything: URIs (SPIFFE), then DNS names. Common
-// names are not looked at, and neither is what the client says of itself.
+// identify returns the first name in the client's certificate that may see anything: URIs (SPIFFE), then DNS names. The common name and
+// the node that the client sends aren't used.
 func (s *Server) identify(ctx context.Context) (string, Scope, error) {
 	if s.TLS == nil {
 		return "", Scope{All: true}, nil
@@ -109,10 +109,10 @@ func (s *Server) identify(ctx context.Context) (string, Scope, error) {
 			return name, scope, nil
 		}
 	}
-	return "", Scope{}, fmt.Errorf("none of the names in the client's certificate may get configuration: %.*q", maxShown, names[:min(len(names), maxNames)])
+	return "", Scope{}, fmt.Errorf("none of the names in the client's certificate may get configuration: %.*q", maxMessageBytes, names[:min(len(names), maxCertificateNames)])
 }
 
-// loopback is true for addresses that only this machine reaches.
+// loopback says whether only this machine reaches an address.
 func loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

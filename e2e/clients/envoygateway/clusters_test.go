@@ -133,9 +133,9 @@ func (*confirmed) CheckAll(context.Context, schema.GroupVersionKind, []kube.Admi
 }
 
 // world reads what a site's patches are made of.
-func (s *site) world(ctx context.Context) outlier.PatchWorld {
+func (s *site) world(ctx context.Context) outlier.PatchObjects {
 	GinkgoHelper()
-	w := outlier.PatchWorld{
+	w := outlier.PatchObjects{
 		Gateways: []outlier.Gateway{{NamespacedName: types.NamespacedName{Namespace: s.namespace, Name: "web"}}}, Services: map[types.NamespacedName]*corev1.Service{},
 	}
 	for kind, version := range map[string]string{"HTTPRoute": "v1", "GRPCRoute": "v1", "TCPRoute": "v1", "TLSRoute": "v1"} {

@@ -8,10 +8,10 @@ import (
 	"unicode"
 )
 
-// conditionSets is the list of combined node conditions that was a ConfigMap before there was a kind for it.
+// conditionSets is the list of combined node conditions that was in a ConfigMap before the kind ConditionSet.
 var conditionSets = source{
-	kind: "ConditionSet",
-	mark: "conditionSets",
+	kind:    "ConditionSet",
+	keyword: "conditionSets",
 	recognizes: func(object map[string]any) bool {
 		_, hasList := object["conditionSets"]
 		return object["type"] == "ConditionSets" || hasList && object["apiVersion"] == nil
@@ -19,9 +19,9 @@ var conditionSets = source{
 	convert: convertConditionSets,
 }
 
-func convertConditionSets(p *place) {
+func convertConditionSets(p *pass) {
 	object := p.document.Object
-	p.warnOfOthers("", object, "type", "conditionSets")
+	p.warnUnknown("", object, "type", "conditionSets")
 	list, isList := object["conditionSets"].([]any)
 	if !isList || len(list) == 0 {
 		p.fail("conditionSets", "must be a list with at least one set")
@@ -49,8 +49,8 @@ func convertConditionSets(p *place) {
 }
 
 // conditionSet is the spec that an entry becomes; ok is false when it can't.
-func (p *place) conditionSet(path string, entry map[string]any) (spec map[string]any, ok bool) {
-	p.warnOfOthers(path, entry, "type", "effect", "taintKey", "conditions")
+func (p *pass) conditionSet(path string, entry map[string]any) (spec map[string]any, ok bool) {
+	p.warnUnknown(path, entry, "type", "effect", "taintKey", "conditions")
 	spec, ok = map[string]any{}, true
 	for _, name := range []string{"type", "effect", "taintKey"} {
 		text, isText := entry[name].(string)
@@ -70,9 +70,9 @@ func (p *place) conditionSet(path string, entry map[string]any) (spec map[string
 	return spec, ok && read
 }
 
-// conditions turns the list into a map. A type that is there twice can't be carried over: a map has each key once, and
-// which of the two was meant nobody knows.
-func (p *place) conditions(path string, value any) (conditions map[string]any, ok bool) {
+// conditions turns the list into a map. A list with a type twice can't be converted: a map has each key once, and which of the two was meant
+// isn't known.
+func (p *pass) conditions(path string, value any) (conditions map[string]any, ok bool) {
 	list, isList := value.([]any)
 	if !isList || len(list) == 0 {
 		p.fail(path, "must be a list with at least one condition")
@@ -83,12 +83,12 @@ func (p *place) conditions(path string, value any) (conditions map[string]any, o
 	for i, item := range list {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		conditionType, status, read := p.condition(at, item)
-		twin, twice := first[conditionType]
+		index, twice := first[conditionType]
 		switch {
 		case !read:
 			ok = false
 		case twice:
-			p.fail(at, "condition %s is in %s[%d] already; a set has each condition once: remove one, or make two sets of them", conditionType, path, twin)
+			p.fail(at, "condition %s is in %s[%d] already; a set has each condition once: remove one, or make two sets of them", conditionType, path, index)
 			ok = false
 		default:
 			first[conditionType] = i
@@ -99,15 +99,15 @@ func (p *place) conditions(path string, value any) (conditions map[string]any, o
 }
 
 // condition reads one; its fields begin with either case, as they did in practice.
-func (p *place) condition(path string, value any) (conditionType string, status any, ok bool) {
+func (p *pass) condition(path string, value any) (conditionType string, status any, ok bool) {
 	entry, isMap := value.(map[string]any)
 	if !isMap {
 		p.fail(path, "must be a map")
 		return "", nil, false
 	}
-	p.warnOfOthers(path, entry, "ConditionType", "conditionType", "ConditionStatus", "conditionStatus")
-	typeValue, typeOK := p.either(path, entry, "ConditionType", "conditionType")
-	statusValue, statusOK := p.either(path, entry, "conditionStatus", "ConditionStatus")
+	p.warnUnknown(path, entry, "ConditionType", "conditionType", "ConditionStatus", "conditionStatus")
+	typeValue, typeOK := p.eitherField(path, entry, "ConditionType", "conditionType")
+	statusValue, statusOK := p.eitherField(path, entry, "conditionStatus", "ConditionStatus")
 	if !typeOK || !statusOK {
 		return "", nil, false
 	}
@@ -122,8 +122,8 @@ func (p *place) condition(path string, value any) (conditionType string, status 
 	return conditionType, status, ok
 }
 
-// either is the value of a field that may be written in two ways, but not in both.
-func (p *place) either(path string, entry map[string]any, name, other string) (value any, ok bool) {
+// eitherField is the value of a field that may be written in two ways, but not in both.
+func (p *pass) eitherField(path string, entry map[string]any, name, other string) (value any, ok bool) {
 	value, has := entry[name]
 	second, hasOther := entry[other]
 	switch {
@@ -138,7 +138,7 @@ func (p *place) either(path string, entry map[string]any, name, other string) (v
 	return value, has
 }
 
-// statusOf keeps booleans, and writes words as Kubernetes does.
+// statusOf keeps booleans, and spells strings as Kubernetes does.
 func statusOf(value any) (status any, ok bool) {
 	switch v := value.(type) {
 	case bool:
@@ -153,8 +153,8 @@ func statusOf(value any) (status any, ok bool) {
 	return nil, false
 }
 
-// warnOfOthers names the fields that nothing becomes of.
-func (p *place) warnOfOthers(path string, object map[string]any, known ...string) {
+// warnUnknown warns of the fields that aren't converted.
+func (p *pass) warnUnknown(path string, object map[string]any, known ...string) {
 	for _, key := range sortedKeys(object) {
 		if !slices.Contains(known, key) {
 			p.warn(strings.TrimPrefix(path+"."+key, "."), "has no counterpart, and is left out")

@@ -1,5 +1,7 @@
-// Package convert turns configurations of other programs into Autohealer's policies. What a map would silently merge is an
-// error; what can't be carried over is a warning, never silence.
+// Package convert converts configurations of other programs into Autohealer's policies, and OutlierPolicies into those of Istio and Envoy
+// Gateway. What a map would silently merge is an error; what can't be converted is a warning.
+//
+// Begin to read at Convert; sources lists what is converted, and pass is the conversion of one document.
 package convert
 
 import (
@@ -12,20 +14,20 @@ import (
 	"github.com/resourcestack/autohealer/internal/cli/manifest"
 )
 
-// Object is a policy with the place that it came from.
+// Object is a policy with the position of its source.
 type Object struct {
 	File    string
 	Line    int
 	Content map[string]any
-	// For is what a second one of the kind isn't merged for; "" where that is its name alone.
-	For string
+	// Target is what the object applies to, of which its controller doesn't merge two objects of the kind; "" where only names clash.
+	Target string
 }
 
-// Note is an error or a warning about a place.
+// Note is an error or a warning about a position in a file.
 type Note struct {
 	File string
 	Line int
-	// Error: the place can't be converted.
+	// Error: the document can't be converted.
 	Error   bool
 	Message string
 }
@@ -33,11 +35,11 @@ type Note struct {
 // Result of a conversion.
 type Result struct {
 	Objects []Object
-	// Policies of Autohealer's are what the rules judge: the objects, or what somebody else's policies were made of.
+	// Policies of Autohealer's, for which the rules are evaluated: the objects, or what other objects were made from.
 	Policies []Object
 	Notes    []Note
-	// Became tells of dependency-watchdog's configurations what each of their fields became, and of others' policies what to mind.
-	Became []Note
+	// Outcomes say what each field of dependency-watchdog's configurations was converted to, and what to note about other objects.
+	Outcomes []Note
 }
 
 // Failed says whether anything couldn't be converted.
@@ -49,12 +51,12 @@ func (r Result) Failed() bool {
 type source struct {
 	// kind that it becomes.
 	kind string
-	// mark is a word that every such configuration has, also one that can't be read.
-	mark string
+	// keyword is in the text of every such configuration, also of one that can't be parsed.
+	keyword string
 	// recognizes says whether a document is one.
 	recognizes func(map[string]any) bool
 	// convert adds what a document becomes.
-	convert func(*place)
+	convert func(*pass)
 }
 
 // sources that are known, those of one kind together. Another one is another entry.
@@ -77,14 +79,14 @@ func Convert(files []manifest.File, kind string) Result {
 			convertDocument(&r, d, kind)
 		}
 	}
-	r.refuseTwins()
+	r.rejectDuplicates()
 	// One object's fields are together, whatever the order in which they were read.
-	slices.SortStableFunc(r.Became, func(a, b Note) int { return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line)) })
+	slices.SortStableFunc(r.Outcomes, func(a, b Note) int { return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line)) })
 	return r
 }
 
 func convertDocument(r *Result, d manifest.Document, kind string) {
-	p := &place{result: r, document: d}
+	p := &pass{result: r, document: d}
 	for _, problem := range d.Problems {
 		p.add(Note{Line: problem.Line, Error: true, Message: problem.Message})
 	}
@@ -99,11 +101,11 @@ func convertDocument(r *Result, d manifest.Document, kind string) {
 		convertConfigMap(p, kind)
 		return
 	}
-	p.leaveOut("", d.Object, kind)
+	p.warnIgnored("", d.Object, kind)
 }
 
-// leaveOut warns of what is nothing for the kind, and says for which one it is something.
-func (p *place) leaveOut(path string, object map[string]any, kind string) {
+// warnIgnored warns of a document that isn't for the kind, and says for which kind it is.
+func (p *pass) warnIgnored(path string, object map[string]any, kind string) {
 	hint := ""
 	for _, s := range sources {
 		if s.recognizes(object) {
@@ -122,8 +124,8 @@ func recognize(object map[string]any, kind string) *source {
 	return nil
 }
 
-// convertConfigMap looks for configurations in a ConfigMap's values.
-func convertConfigMap(p *place, kind string) {
+// convertConfigMap converts the configurations in a ConfigMap's values.
+func convertConfigMap(p *pass, kind string) {
 	data, _ := p.document.Object["data"].(map[string]any)
 	for _, key := range sortedKeys(data) {
 		path := "data[" + key + "]"
@@ -133,13 +135,13 @@ func convertConfigMap(p *place, kind string) {
 			continue
 		}
 		for _, d := range manifest.Read(manifest.File{Name: p.document.File, Text: []byte(text)}) {
-			inner := &place{result: p.result, document: d, before: p.document.LineOf(path)}
+			inner := &pass{result: p.result, document: d, linesBefore: p.document.LineOf(path)}
 			s := recognize(d.Object, kind)
 			switch {
-			case len(d.Problems) > 0 && marked(text, kind):
+			case len(d.Problems) > 0 && hasKeyword(text, kind):
 				inner.add(Note{Line: d.Problems[0].Line, Error: true, Message: path + ": " + d.Problems[0].Message})
 			case s == nil:
-				p.leaveOut(path, d.Object, kind)
+				p.warnIgnored(path, d.Object, kind)
 			default:
 				s.convert(inner)
 			}
@@ -150,66 +152,66 @@ func convertConfigMap(p *place, kind string) {
 	}
 }
 
-// marked says whether a text seems to be meant as something that is converted.
-func marked(text, kind string) bool {
-	return slices.ContainsFunc(sources, func(s source) bool { return s.kind == kind && strings.Contains(text, s.mark) })
+// hasKeyword says whether a text seems to be meant as a configuration for the kind.
+func hasKeyword(text, kind string) bool {
+	return slices.ContainsFunc(sources, func(s source) bool { return s.kind == kind && strings.Contains(text, s.keyword) })
 }
 
-// refuseTwins finds objects of one name: applied, the last would silently replace the others; and those for one thing.
-func (r *Result) refuseTwins() {
+// rejectDuplicates reports objects of one name, since kubectl apply would silently keep the last of them; and those for one target.
+func (r *Result) rejectDuplicates() {
 	first := map[string]Object{}
-	refuse := func(o Object, name, why string) {
-		twin, twice := first[name]
-		if !twice {
+	reject := func(o Object, name, why string) {
+		other, exists := first[name]
+		if !exists {
 			first[name] = o
 			return
 		}
-		r.Notes = append(r.Notes, Note{File: o.File, Line: o.Line, Error: true, Message: fmt.Sprintf("would become %s, and so would %s:%d; %s", name, twin.File, twin.Line, why)})
+		r.Notes = append(r.Notes, Note{File: o.File, Line: o.Line, Error: true, Message: fmt.Sprintf("would become %s, and so would %s:%d; %s", name, other.File, other.Line, why)})
 	}
 	for _, o := range r.Objects {
 		metadata, _ := o.Content["metadata"].(map[string]any)
 		name := fmt.Sprint(o.Content["kind"], " ", metadata["name"])
-		if namespace, there := metadata["namespace"]; there {
+		if namespace, isNamespaced := metadata["namespace"]; isNamespaced {
 			name = fmt.Sprint(o.Content["kind"], " ", namespace, "/", metadata["name"])
 		}
-		refuse(o, name, "kubectl apply would keep only the last of them: give one another type, or convert one alone")
-		for _, of := range strings.Split(o.For, ", ") {
+		reject(o, name, "kubectl apply would keep only the last of them: give one another type, or convert one alone")
+		for _, of := range strings.Split(o.Target, ", ") {
 			if of != "" {
-				refuse(o, fmt.Sprint("a ", o.Content["kind"], " for ", of), "of two for one only one holds: convert them one by one, and write one of both")
+				reject(o, fmt.Sprint("a ", o.Content["kind"], " for ", of), "of two for one only one holds: convert them one by one, and write one of both")
 			}
 		}
 	}
 }
 
-// place is a document that is being converted.
-type place struct {
+// pass is the conversion of one document.
+type pass struct {
 	result   *Result
 	document manifest.Document
-	// before is the number of lines before it, for one in a ConfigMap's value.
-	before int
+	// linesBefore is the number of lines before it, for one in a ConfigMap's value.
+	linesBefore int
 }
 
-func (p *place) add(n Note) {
-	n.File, n.Line = p.document.File, n.Line+p.before
+func (p *pass) add(n Note) {
+	n.File, n.Line = p.document.File, n.Line+p.linesBefore
 	p.result.Notes = append(p.result.Notes, n)
 }
 
-func (p *place) note(isError bool, path, message string) {
+func (p *pass) note(isError bool, path, message string) {
 	if path != "" {
 		message = path + ": " + message
 	}
 	p.add(Note{Line: p.document.LineOf(path), Error: isError, Message: message})
 }
 
-func (p *place) fail(path, format string, args ...any) {
+func (p *pass) fail(path, format string, args ...any) {
 	p.note(true, path, fmt.Sprintf(format, args...))
 }
-func (p *place) warn(path, format string, args ...any) {
+func (p *pass) warn(path, format string, args ...any) {
 	p.note(false, path, fmt.Sprintf(format, args...))
 }
 
 // policy adds one of a kind, in a namespace or in none.
-func (p *place) policy(path, kind, name, namespace string, spec map[string]any) {
+func (p *pass) policy(path, kind, name, namespace string, spec map[string]any) {
 	metadata := map[string]any{"name": name}
 	if namespace != "" {
 		metadata["namespace"] = namespace
@@ -218,14 +220,14 @@ func (p *place) policy(path, kind, name, namespace string, spec map[string]any) 
 	p.result.Policies = append(p.result.Policies, o)
 }
 
-// object adds one, of whatever kind.
-func (p *place) object(path string, o Object) Object {
-	o.File, o.Line = p.document.File, p.document.LineOf(path)+p.before
+// object adds an object of any kind.
+func (p *pass) object(path string, o Object) Object {
+	o.File, o.Line = p.document.File, p.document.LineOf(path)+p.linesBefore
 	p.result.Objects = append(p.result.Objects, o)
 	return o
 }
 
-// became tells what became of a place.
-func (p *place) became(path, message string) {
-	p.result.Became = append(p.result.Became, Note{File: p.document.File, Line: p.document.LineOf(path) + p.before, Message: message})
+// recordOutcome records what a field was converted to.
+func (p *pass) recordOutcome(path, message string) {
+	p.result.Outcomes = append(p.result.Outcomes, Note{File: p.document.File, Line: p.document.LineOf(path) + p.linesBefore, Message: message})
 }

@@ -24,15 +24,15 @@ var detectionFields = []string{
 	"consecutiveLocalOriginFailure", "maxEjectionPercent", "maxEjectionTimeJitter",
 }
 
-// outlierDefaults is the block in Contour's configuration file, as it was designed. What else is in that file stays Contour's.
+// outlierDefaults is the block in Contour's configuration file, as it was designed. The rest of that file is ignored.
 var outlierDefaults = source{
-	kind: outlierPolicy,
-	mark: outlierDetection,
+	kind:    outlierPolicy,
+	keyword: outlierDetection,
 	recognizes: func(object map[string]any) bool {
 		_, there := object[outlierDetection]
 		return there && object["apiVersion"] == nil
 	},
-	convert: func(p *place) {
+	convert: func(p *pass) {
 		if spec, ok := p.outlierSpec(outlierDetection, p.document.Object[outlierDetection]); ok {
 			p.policy(outlierDetection, outlierPolicy, outlier.DefaultName, ownNamespace, spec)
 		}
@@ -41,8 +41,8 @@ var outlierDefaults = source{
 
 // outlierProxies are HTTPProxies with that design's field in their services.
 var outlierProxies = source{
-	kind: outlierPolicy,
-	mark: outlierDetection,
+	kind:    outlierPolicy,
+	keyword: outlierDetection,
 	recognizes: func(object map[string]any) bool {
 		version, _ := object["apiVersion"].(string)
 		return object["kind"] == httpProxy && strings.HasPrefix(version, "projectcontour.io/")
@@ -58,10 +58,10 @@ type proxyService struct {
 	spec map[string]any
 }
 
-func convertHTTPProxy(p *place) {
+func convertHTTPProxy(p *pass) {
 	name, namespace, named := p.proxyName()
 	services, ok := p.proxyServices()
-	if !named || !ok || !p.eachPortOnce(services) {
+	if !named || !ok || !p.checkPortsAgree(services) {
 		return
 	}
 	policies := 0
@@ -99,8 +99,8 @@ func targetsOf(proxy string, spec map[string]any, services []proxyService) (targ
 	return targets
 }
 
-// proxyName is what the API server would take; a name leaves room for what tells several policies apart.
-func (p *place) proxyName() (name, namespace string, ok bool) {
+// proxyName returns a name that the API server would accept, short enough for the suffix of several policies.
+func (p *pass) proxyName() (name, namespace string, ok bool) {
 	metadata, _ := p.document.Object["metadata"].(map[string]any)
 	name, namespace = textOr(metadata["name"], ""), textOr(metadata["namespace"], "")
 	if wrong := validation.IsDNS1123Subdomain(name); len(wrong) > 0 || len(name) > 180 {
@@ -115,7 +115,7 @@ func (p *place) proxyName() (name, namespace string, ok bool) {
 }
 
 // proxyServices are the services of routes and tcpproxy.
-func (p *place) proxyServices() (all []proxyService, ok bool) {
+func (p *pass) proxyServices() (all []proxyService, ok bool) {
 	ok = true
 	spec, _ := p.document.Object["spec"].(map[string]any)
 	add := func(path string, list any) {
@@ -137,7 +137,7 @@ func (p *place) proxyServices() (all []proxyService, ok bool) {
 	return all, ok
 }
 
-func (p *place) proxyService(path string, entry map[string]any) (s proxyService, ok bool) {
+func (p *pass) proxyService(path string, entry map[string]any) (s proxyService, ok bool) {
 	s.path, s.name = path+"."+outlierDetection, textOr(entry["name"], "")
 	s.port, ok = entry["port"].(int64)
 	if wrong := validation.IsDNS1123Label(s.name); len(wrong) > 0 || !ok {
@@ -150,8 +150,8 @@ func (p *place) proxyService(path string, entry map[string]any) (s proxyService,
 	return s, ok
 }
 
-// eachPortOnce refuses what a policy can't tell apart: it is for a Service's port in the whole proxy.
-func (p *place) eachPortOnce(services []proxyService) bool {
+// checkPortsAgree refuses different settings for one Service's port: a policy is for a port in the whole proxy.
+func (p *pass) checkPortsAgree(services []proxyService) bool {
 	ok := true
 	for i, s := range services {
 		for _, other := range services[:i] {
@@ -166,17 +166,17 @@ func (p *place) eachPortOnce(services []proxyService) bool {
 	return ok
 }
 
-// outlierSpec is what a block says, in the fields of a policy's spec. A field without a value says nothing.
-func (p *place) outlierSpec(path string, value any) (spec map[string]any, ok bool) {
+// outlierSpec converts a block to the fields of a policy's spec. A field without a value is ignored.
+func (p *pass) outlierSpec(path string, value any) (spec map[string]any, ok bool) {
 	block, isMap := value.(map[string]any)
 	if !isMap {
 		p.fail(path, "must be a map")
 		return nil, false
 	}
-	p.warnOfOthers(path, block, append([]string{"disabled"}, detectionFields...)...)
+	p.warnUnknown(path, block, append([]string{"disabled"}, detectionFields...)...)
 	spec, detection := map[string]any{}, map[string]any{}
 	for _, field := range detectionFields {
-		if v, there := block[field]; there && v != nil {
+		if v, hasField := block[field]; hasField && v != nil {
 			detection[field] = v
 		}
 	}

@@ -8,12 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// probeConfigs is dependency-watchdog's configuration of its prober, also as it was named by later and earlier versions.
+// probeConfigs is dependency-watchdog's configuration of its prober, with the field names of all its versions.
 var probeConfigs = source{
-	kind: "ProbeConfig",
-	mark: dependents,
+	kind:    "ProbeConfig",
+	keyword: dependents,
 	recognizes: func(object map[string]any) bool {
-		return watchdogHas(object, dependents, oneSecret, internalSecret, externalSecret)
+		return hasWatchdogField(object, dependents, oneSecret, internalSecret, externalSecret)
 	},
 	convert: convertProbeConfig,
 }
@@ -27,7 +27,7 @@ const (
 	fraction       = "nodeLeaseFailureFraction"
 )
 
-// proberFields are carried over. Of two names for one thing the older one, or that of another version, comes second.
+// proberFields are copied. Of two names for one field the older one, or that of another version, comes second.
 var proberFields = []struct{ old, path string }{
 	{internalSecret, "spec.internalKubeConfigSecretName"}, {oneSecret, "spec.internalKubeConfigSecretName"},
 	{externalSecret, "spec.externalKubeConfigSecretName"},
@@ -38,7 +38,7 @@ var proberFields = []struct{ old, path string }{
 	{"backoffJitterFactor", "spec.backoffJitterFactor"},
 }
 
-func convertProbeConfig(p *place) {
+func convertProbeConfig(p *pass) {
 	known := []string{dependents, "name", "namespace", grace, fraction}
 	for _, field := range proberFields {
 		known = append(known, field.old)
@@ -46,14 +46,14 @@ func convertProbeConfig(p *place) {
 	f := p.fields("", p.document.Object, known...)
 	spec, metadata := map[string]any{}, map[string]any{"name": "prober", "namespace": ownNamespace}
 	f.readLeases(spec)
-	f.fit()
+	f.adjustIntervals()
 	for _, field := range proberFields {
-		f.becomes(field.old, spec, field.path)
+		f.copyTo(field.old, spec, field.path)
 	}
-	f.twoSecrets(spec)
+	f.requireBothSecrets(spec)
 	spec[dependents] = f.convertDependents()
-	f.named("name", metadata, validation.IsDNS1123Subdomain)
-	f.named("namespace", metadata, validation.IsDNS1123Label)
+	f.copyName("name", metadata, validation.IsDNS1123Subdomain)
+	f.copyName("namespace", metadata, validation.IsDNS1123Label)
 	if p.result.Failed() { // then nothing is written at all
 		return
 	}
@@ -65,66 +65,66 @@ func convertProbeConfig(p *place) {
 	}
 }
 
-// named is a name, which the API server must take, too.
-func (f *fields) named(field string, metadata map[string]any, problems func(string) []string) {
+// copyName copies a name, which the API server must accept.
+func (f *fields) copyName(field string, metadata map[string]any, problems func(string) []string) {
 	value := f.values[field]
 	if value == nil || value == "" {
 		return
 	}
 	name, isText := value.(string)
 	if !isText {
-		f.p.fail(f.at(field), "must be a string")
+		f.p.fail(f.pathOf(field), "must be a string")
 		return
 	}
 	if wrong := problems(name); len(wrong) > 0 {
-		f.p.fail(f.at(field), "%s", wrong[0])
+		f.p.fail(f.pathOf(field), "%s", wrong[0])
 		return
 	}
 	delete(metadata, field)
-	f.becomes(field, metadata, "metadata."+field)
+	f.copyTo(field, metadata, "metadata."+field)
 }
 
-// leasesAlone says whether this is for a prober that has one kubeconfig, and goes by the nodes' leases.
-func (f *fields) leasesAlone() bool {
+// usesLeasesOnly says whether this is for a prober with one kubeconfig, which checks only the nodes' leases.
+func (f *fields) usesLeasesOnly() bool {
 	return f.values[oneSecret] != nil && f.values[externalSecret] == nil
 }
 
-// readLeases carries over what is about leases, with that prober's defaults, as it looked at leases whatever was written.
+// readLeases copies the fields for leases, with that prober's defaults, since it always checked leases.
 func (f *fields) readLeases(spec map[string]any) {
-	if !f.leasesAlone() && f.values[grace] == nil && f.values[fraction] == nil {
+	if !f.usesLeasesOnly() && f.values[grace] == nil && f.values[fraction] == nil {
 		return
 	}
-	f.fallBack(grace, "40s")
-	f.fallBack(fraction, 0.6)
+	f.setDefault(grace, "40s")
+	f.setDefault(fraction, 0.6)
 	leases := map[string]any{}
-	f.becomes(grace, leases, "spec.nodeLeases.monitorGraceDuration")
-	f.becomes(fraction, leases, "spec.nodeLeases.failureFraction")
+	f.copyTo(grace, leases, "spec.nodeLeases.monitorGraceDuration")
+	f.copyTo(fraction, leases, "spec.nodeLeases.failureFraction")
 	spec["nodeLeases"] = leases
 }
 
-// fit changes what a ProbeConfig can't have: a probeInterval that is too long for its leases, and a probeTimeout that isn't less than
-// probeInterval, as the prober's own default of 30s.
-func (f *fields) fit() {
+// adjustIntervals changes what a ProbeConfig doesn't allow: a probeInterval that is too long for its leases, and a probeTimeout that isn't
+// less than probeInterval, as the prober's own default of 30s.
+func (f *fields) adjustIntervals() {
 	interval, ok := durationOr(f.values["probeInterval"], "10s")
 	most, leases := durationOr(f.values[grace], "")
 	if most /= 4; ok && leases && most > 0 && interval > most {
-		f.p.warn(f.at("probeInterval"), "%s is more than a quarter of nodeLeases.monitorGraceDuration, and is %s now: leases count as expired at "+
+		f.p.warn(f.pathOf("probeInterval"), "%s is more than a quarter of nodeLeases.monitorGraceDuration, and is %s now: leases count as expired at "+
 			"three quarters, and the last one is all the time there is", interval, most)
 		interval, f.values["probeInterval"] = most, most.String()
 	}
 	if timeout, there := durationOr(f.values["probeTimeout"], ""); ok && there && timeout >= interval {
-		f.p.warn(f.at("probeTimeout"), "%s is not less than probeInterval %s, and is left out for its default: 5s, or half of an interval shorter than 10s", timeout, interval)
+		f.p.warn(f.pathOf("probeTimeout"), "%s is not less than probeInterval %s, and is left out for its default: 5s, or half of an interval shorter than 10s", timeout, interval)
 		delete(f.values, "probeTimeout")
 	}
 }
 
-// twoSecrets asks for both kubeconfigs, and gives the second a name where the prober had but one.
-func (f *fields) twoSecrets(spec map[string]any) {
+// requireBothSecrets requires both kubeconfigs, and sets a name for the second where the prober had only one.
+func (f *fields) requireBothSecrets(spec map[string]any) {
 	const why = "a ProbeConfig compares the way inside with the one that nodes take, so it needs a Secret for each"
-	if f.leasesAlone() {
+	if f.usesLeasesOnly() {
 		external := fmt.Sprintf("%v-external", f.values[oneSecret])
 		spec[externalSecret], spec["annotateMeltdownProtection"] = external, true // such a prober sets the annotation
-		f.p.warn(f.at(oneSecret), "the prober had no kubeconfig for the way that nodes take; %s. Make %s, beside the other: the same kubeconfig, "+
+		f.p.warn(f.pathOf(oneSecret), "the prober had no kubeconfig for the way that nodes take; %s. Make %s, beside the other: the same kubeconfig, "+
 			"with the address that nodes use as its server", why, external)
 	}
 	for _, field := range []string{internalSecret, externalSecret} {
@@ -137,10 +137,10 @@ func (f *fields) twoSecrets(spec map[string]any) {
 func (f *fields) convertDependents() (infos []any) {
 	list, isList := f.values[dependents].([]any)
 	if !isList || len(list) == 0 {
-		f.p.fail(f.at(dependents), "must be a list with at least one object")
+		f.p.fail(f.pathOf(dependents), "must be a list with at least one object")
 	}
 	for i, item := range list {
-		path := fmt.Sprintf("%s[%d]", f.at(dependents), i)
+		path := fmt.Sprintf("%s[%d]", f.pathOf(dependents), i)
 		entry, isMap := item.(map[string]any)
 		if !isMap {
 			f.p.fail(path, "must be a map with ref, scaleUp and scaleDown")
@@ -151,36 +151,36 @@ func (f *fields) convertDependents() (infos []any) {
 	return infos
 }
 
-func (p *place) dependent(path, to string, entry map[string]any) map[string]any {
+func (p *pass) dependent(path, to string, entry map[string]any) map[string]any {
 	f := p.fields(path, entry, "ref", "optional", "shouldExist", "scaleUp", "scaleDown")
 	info := map[string]any{}
-	f.below("ref", info, to, "apiVersion", "kind", "name")
-	f.below("scaleUp", info, to, "level", "initialDelay", "timeout")
-	f.below("scaleDown", info, to, "level", "initialDelay", "timeout")
+	f.copyMap("ref", info, to, "apiVersion", "kind", "name")
+	f.copyMap("scaleUp", info, to, "level", "initialDelay", "timeout")
+	f.copyMap("scaleDown", info, to, "level", "initialDelay", "timeout")
 	if must, isBool := f.values["shouldExist"].(bool); isBool { // what it was called before
 		f.values["shouldExist"] = !must
 	}
-	f.becomes("optional", info, to+".optional")
-	f.becomes("shouldExist", info, to+".optional")
+	f.copyTo("optional", info, to+".optional")
+	f.copyTo("shouldExist", info, to+".optional")
 	return info
 }
 
-// below carries over a map's fields but for replicas: what is scaled down gets back what it had.
-func (f *fields) below(name string, to map[string]any, path string, names ...string) {
+// copyMap copies a map's fields except for replicas: what is scaled down gets back the number that it had.
+func (f *fields) copyMap(name string, to map[string]any, path string, names ...string) {
 	entry, isMap := f.values[name].(map[string]any)
 	if !isMap {
-		f.p.fail(f.at(name), "must be a map with %s", names[0])
+		f.p.fail(f.pathOf(name), "must be a map with %s", names[0])
 		return
 	}
-	inner, became := f.p.fields(f.at(name), entry, append(names, "replicas")...), map[string]any{}
+	inner, became := f.p.fields(f.pathOf(name), entry, append(names, "replicas")...), map[string]any{}
 	if names[0] == "level" {
-		inner.fallBack("level", int64(0))
+		inner.setDefault("level", int64(0))
 	}
 	for _, field := range names {
-		inner.becomes(field, became, path+"."+name+"."+field)
+		inner.copyTo(field, became, path+"."+name+"."+field)
 	}
 	if inner.keys["replicas"] != "" {
-		f.p.warn(inner.at("replicas"), "is left out: what is scaled down goes to 0, and gets back the number that it had")
+		f.p.warn(inner.pathOf("replicas"), "is left out: what is scaled down goes to 0, and gets back the number that it had")
 	}
 	to[name] = became
 }

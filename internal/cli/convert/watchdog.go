@@ -9,8 +9,8 @@ import (
 // ownNamespace is where Autohealer is installed.
 const ownNamespace = "autohealer-system"
 
-// watchdogHas says whether a document has one of these fields of dependency-watchdog's configuration.
-func watchdogHas(object map[string]any, names ...string) bool {
+// hasWatchdogField says whether a document has one of these fields of dependency-watchdog's configuration.
+func hasWatchdogField(object map[string]any, names ...string) bool {
 	return object["apiVersion"] == nil && slices.ContainsFunc(sortedKeys(object), func(key string) bool { return fieldOf(key, names) != "" })
 }
 
@@ -24,15 +24,15 @@ func fieldOf(key string, names []string) string {
 
 // fields are those of a map in dependency-watchdog's configuration, by their proper names. What is null isn't there.
 type fields struct {
-	p      *place
+	p      *pass
 	path   string
 	values map[string]any
 	// keys are the names as they are written.
 	keys map[string]string
 }
 
-// fields reads a map of which these fields are known, and tells of the others.
-func (p *place) fields(path string, object map[string]any, names ...string) *fields {
+// fields reads a map of which these fields are known, and warns of the others.
+func (p *pass) fields(path string, object map[string]any, names ...string) *fields {
 	f := &fields{p: p, path: path, values: map[string]any{}, keys: map[string]string{}}
 	for _, key := range sortedKeys(object) {
 		name := fieldOf(key, names)
@@ -40,7 +40,7 @@ func (p *place) fields(path string, object map[string]any, names ...string) *fie
 		case name == "":
 			p.warn(strings.TrimPrefix(path+"."+key, "."), "has no counterpart, and is left out")
 		case f.keys[name] != "":
-			p.fail(f.at(name), "%s and %s are one field; remove one of them", f.keys[name], key)
+			p.fail(f.pathOf(name), "%s and %s are one field; remove one of them", f.keys[name], key)
 		default:
 			f.keys[name] = key
 			if object[key] != nil {
@@ -51,69 +51,69 @@ func (p *place) fields(path string, object map[string]any, names ...string) *fie
 	return f
 }
 
-// at is where a field is.
-func (f *fields) at(name string) string {
+// pathOf is a field's path.
+func (f *fields) pathOf(name string) string {
 	if key := f.keys[name]; key != "" {
 		name = key
 	}
 	return strings.TrimPrefix(f.path+"."+name, ".")
 }
 
-// fallBack gives a field that isn't there the value that dependency-watchdog then takes.
-func (f *fields) fallBack(name string, value any) {
+// setDefault sets a missing field to dependency-watchdog's default.
+func (f *fields) setDefault(name string, value any) {
 	if f.values[name] == nil {
 		f.values[name] = value
 		delete(f.keys, name)
 	}
 }
 
-// becomes copies a field to this path of the policy, whose last element is its key in a map, and tells so.
-func (f *fields) becomes(name string, to map[string]any, path string) {
+// copyTo copies a field to this path of the policy, whose last element is its key in a map, and records that.
+func (f *fields) copyTo(name string, to map[string]any, path string) {
 	value, there := f.values[name]
 	if !there {
 		return
 	}
 	key := path[strings.LastIndexByte(path, '.')+1:]
 	if _, twice := to[key]; twice {
-		f.p.fail(f.at(name), "%s says it already; keep one of them", key)
+		f.p.fail(f.pathOf(name), "%s says it already; keep one of them", key)
 		return
 	}
 	to[key] = value
-	words := "becomes " + path
+	message := "becomes " + path
 	if f.keys[name] == "" {
-		words = "isn't there, and its default " + words
+		message = "isn't there, and its default " + message
 	}
 	switch value.(type) {
 	case map[string]any, []any:
 	default:
-		words += fmt.Sprintf(": %v", value)
+		message += fmt.Sprintf(": %v", value)
 	}
-	at := f.at(name)
-	f.p.became(at, at+": "+words)
+	at := f.pathOf(name)
+	f.p.recordOutcome(at, at+": "+message)
 }
 
 // weederConfigs is dependency-watchdog's configuration of its weeder: a WeederConfig's spec as it is, but for its name and
 // namespace.
 var weederConfigs = source{
 	kind:       "WeederConfig",
-	mark:       services,
-	recognizes: func(object map[string]any) bool { return watchdogHas(object, services) },
+	keyword:    services,
+	recognizes: func(object map[string]any) bool { return hasWatchdogField(object, services) },
 	convert:    convertWeederConfig,
 }
 
 const services = "servicesAndDependantSelectors"
 
-func convertWeederConfig(p *place) {
+func convertWeederConfig(p *pass) {
 	f := p.fields("", p.document.Object, "watchDuration", services)
 	all, isMap := f.values[services].(map[string]any)
 	if !isMap || len(all) == 0 {
-		p.fail(f.at(services), "must be a map with at least one Service")
+		p.fail(f.pathOf(services), "must be a map with at least one Service")
 		return
 	}
 	spec, converted := map[string]any{}, map[string]any{}
-	f.becomes("watchDuration", spec, "spec.watchDuration")
+	f.copyTo("watchDuration", spec, "spec.watchDuration")
 	for _, name := range sortedKeys(all) {
-		path := fmt.Sprintf("%s[%s]", f.at(services), name)
+		path := fmt.Sprintf("%s[%s]", f.pathOf(services), name)
 		entry, isMap := all[name].(map[string]any)
 		if !isMap {
 			p.fail(path, "must be a map with podSelectors")
@@ -121,10 +121,10 @@ func convertWeederConfig(p *place) {
 		}
 		service, selectors := p.fields(path, entry, "podSelectors"), map[string]any{}
 		if _, isList := service.values["podSelectors"].([]any); !isList {
-			p.fail(service.at("podSelectors"), "must be a list of label selectors")
+			p.fail(service.pathOf("podSelectors"), "must be a list of label selectors")
 			continue
 		}
-		service.becomes("podSelectors", selectors, fmt.Sprintf("spec.%s[%s].podSelectors", services, name))
+		service.copyTo("podSelectors", selectors, fmt.Sprintf("spec.%s[%s].podSelectors", services, name))
 		converted[name] = selectors
 	}
 	spec[services] = converted

@@ -40,11 +40,11 @@ func (t *explanation) cluster(s *snapshot.HostAssignment) {
 	if !s.Read.Detects() {
 		return
 	}
-	t.line(2, "A host is ejected after %s", settings.After())
+	t.line(2, "A host is ejected after %s", settings.TriggerText())
 	if settings.Observe {
 		return
 	}
-	t.line(2, "It stays so for %s", settings.Length())
+	t.line(2, "It stays so for %s", settings.DurationText())
 	most := fmt.Sprintf("At most %d of %s may be ejected at once by one Envoy", settings.Ejectable(len(s.Hosts)), sample.Count(len(s.Hosts), "host"))
 	if n, known := ejectedIn(s); known {
 		most += fmt.Sprintf("; %d now", n)

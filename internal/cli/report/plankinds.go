@@ -245,8 +245,8 @@ func (p *Plan) OutlierPolicy(op *v1alpha1.OutlierPolicy, read *outlier.Policy, f
 }
 
 func (p *Plan) settings(s *outlier.Settings) {
-	p.row("after", "%s", s.After())
-	p.row("for", "%s", s.Length())
+	p.row("after", "%s", s.TriggerText())
+	p.row("for", "%s", s.DurationText())
 	if s.ConnectTimeout != nil {
 		p.row("connect", "a connection that takes longer than %s has failed", *s.ConnectTimeout)
 	}

@@ -154,13 +154,13 @@ func (f *Facts) HoldOn(w weeder.Workload) *hold.Hold {
 
 // ForecastOutlierPolicy tells what a policy would have meant at the snapshot's moment.
 func (f *Facts) ForecastOutlierPolicy(op *v1alpha1.OutlierPolicy, _ limit.Limits, _ time.Time) outlier.Forecast {
-	return outlier.ForecastOf(op, f.routed(), f.ownNamespace)
+	return outlier.ForecastOf(op, f.outlierObjects(), f.ownNamespace)
 }
 
-// routed is the whole cluster.
-func (f *Facts) routed() outlier.World {
+// outlierObjects is the whole cluster.
+func (f *Facts) outlierObjects() outlier.Objects {
 	o := f.snapshot.Objects
-	w := outlier.World{Policies: allOf[v1alpha1.OutlierPolicy](o), Services: allOf[corev1.Service](o), Slices: map[types.NamespacedName][]*discoveryv1.EndpointSlice{}}
+	w := outlier.Objects{Policies: allOf[v1alpha1.OutlierPolicy](o), Services: allOf[corev1.Service](o), Slices: map[types.NamespacedName][]*discoveryv1.EndpointSlice{}}
 	for _, slice := range allOf[discoveryv1.EndpointSlice](o) {
 		of := types.NamespacedName{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}
 		w.Slices[of] = append(w.Slices[of], slice)
@@ -192,7 +192,7 @@ func behind(op *v1alpha1.OutlierPolicy, a *outlier.Assignment) string {
 	}
 	for _, t := range op.Status.Ancestors {
 		ref := v1alpha1.OutlierTargetReference{Group: t.AncestorRef.Group, Kind: t.AncestorRef.Kind, Name: t.AncestorRef.Name, SectionName: t.AncestorRef.SectionName, Backend: t.AncestorRef.Backend}
-		if len(op.Spec.TargetRefs) > 0 && !a.For(ref) {
+		if len(op.Spec.TargetRefs) > 0 && !a.IsFor(ref) {
 			continue
 		}
 		if c := meta.FindStatusCondition(t.Conditions, v1alpha1.ConditionProgrammed); c != nil && c.Status == metav1.ConditionFalse {
@@ -213,7 +213,7 @@ func (f *Facts) HostAssignments(namespace string, chosen func(outlier.Key, outli
 	if err := f.snapshot.Covers("OutlierPolicy"); err != nil {
 		return nil, err
 	}
-	w := f.routed()
+	w := f.outlierObjects()
 	stored, policies := map[*outlier.Policy]*v1alpha1.OutlierPolicy{}, []*outlier.Policy(nil)
 	for _, op := range w.Policies {
 		if p, err := outlier.NewPolicy(op); op.DeletionTimestamp == nil {

@@ -115,7 +115,7 @@ func TestOfRoutesOnlyBackendsAreWritten(t *testing.T) {
 		if strings.Contains(string(file), "marker") {
 			t.Errorf("%s has what nobody reads:\n%s", kind, file)
 		}
-		if routes := factsOf(t, read).routed().Routes; len(routes) != 1 || len(routes[0].Backends) != 1 || routes[0].Backends[0].Service != "web" {
+		if routes := factsOf(t, read).outlierObjects().Routes; len(routes) != 1 || len(routes[0].Backends) != 1 || routes[0].Backends[0].Service != "web" {
 			t.Errorf("%s: %+v", kind, routes)
 		}
 	}

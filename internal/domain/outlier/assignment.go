@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,46 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
+
+// Key names a cluster: a port of a Service, for all or for one route.
+type Key struct {
+	Service types.NamespacedName
+	Port    int32
+	// Route is empty for the cluster that all share.
+	Route RouteKey
+}
+
+// String is the cluster's name: namespace/service/port, with @kind/route for a route's.
+func (k Key) String() string {
+	name := k.Service.Namespace + "/" + k.Service.Name + "/" + strconv.Itoa(int(k.Port))
+	if k.Route != (RouteKey{}) {
+		name += "@" + strings.ToLower(k.Route.Kind) + "/" + k.Route.Name
+	}
+	return name
+}
+
+// ParseKey reads a cluster's name; ok is false for one that isn't Autohealer's.
+func ParseKey(name string) (k Key, ok bool) {
+	shared, route, hasRoute := strings.Cut(name, "@")
+	parts := strings.Split(shared, "/")
+	if len(parts) != 3 {
+		return Key{}, false
+	}
+	port, err := strconv.ParseInt(parts[2], 10, 32)
+	if err != nil {
+		return Key{}, false
+	}
+	k = Key{Service: types.NamespacedName{Namespace: parts[0], Name: parts[1]}, Port: int32(port)}
+	if hasRoute {
+		kind, named, _ := strings.Cut(route, "/")
+		for _, known := range RouteKinds {
+			if strings.ToLower(known.Kind) == kind {
+				k.Route = RouteKey{known.Kind, named}
+			}
+		}
+	}
+	return k, k.String() == name
+}
 
 // Level is how specific a policy is for a cluster.
 type Level int
@@ -27,7 +68,7 @@ const (
 	levels
 )
 
-// String says it for people.
+// String is the level's name in messages.
 func (l Level) String() string {
 	return [levels]string{"the cluster's default", "the namespace's default", "the route", "the Service", "the Service's port", "the route's backend"}[l]
 }
@@ -35,34 +76,33 @@ func (l Level) String() string {
 // Assignment is a cluster with the policies for it.
 type Assignment struct {
 	Key Key
-	// Port as the Service has it; of one that is gone, its number.
+	// Port as the Service has it; of one that the Service no longer has, its number.
 	Port corev1.ServicePort
-	// TCP: nothing but bytes is sent there. HTTP2: nothing but HTTP/2.
+	// TCP: raw TCP is sent there. HTTP2: only HTTP/2.
 	TCP, HTTP2 bool
-	// TLS: its route sends there over TLS, of which nobody here knows names, certificates and authorities. Then it is a cluster that was
-	// served before, and none holds for it.
+	// TLS: its route sends there over TLS, whose names, certificates and authorities Autohealer doesn't know. Then it is a cluster that was
+	// served before, and no policy holds for it.
 	TLS bool
-	// Affinity: the Service wants each client to stay with one host.
+	// Affinity: the Service has sessionAffinity ClientIP.
 	Affinity bool
-	// Policy holds; nil when none does any more.
+	// Policy that holds; nil for none.
 	Policy *Policy
 	Level  Level
 	// Overridden are less specific, the most specific first. Conflicted have a target at the level of an older one.
 	Overridden, Conflicted []*Policy
 }
 
-// Assign gives the clusters of a Service, by their names: one for each TCP port that a policy is for, one for each route to it
-// that a policy is for, and those that were served before. The latter stay without a policy, because a cluster that goes takes
-// its traffic along.
+// Assign returns the clusters of a Service, sorted by name: one for each TCP port that a policy is for, one for each route to it that a
+// policy is for, and those that were served before. The latter stay even without a policy, because removing a cluster drops its traffic.
 func (x *Index) Assign(svc *corev1.Service, served []Key) []*Assignment {
 	name := types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}
 	found := map[Key]*Assignment{}
-	if svc.Spec.Type != corev1.ServiceTypeExternalName { // which has no endpoints that could be told
+	if svc.Spec.Type != corev1.ServiceTypeExternalName { // which has no endpoints
 		x.assignAll(found, svc, name)
 	}
 	for _, key := range served {
 		if found[key] == nil && key.Service == name {
-			found[key] = x.keep(key, svc)
+			found[key] = x.assignServed(key, svc)
 		}
 	}
 	return slices.SortedFunc(maps.Values(found), func(a, b *Assignment) int { return cmp.Compare(a.Key.String(), b.Key.String()) })
@@ -77,7 +117,7 @@ func (x *Index) assignAll(found map[Key]*Assignment, svc *corev1.Service, name t
 		if a := x.assign(Key{Service: name, Port: port.Port}, svc, port); a.Policy != nil {
 			found[a.Key] = a
 		}
-		for _, r := range x.of(svc.Namespace).edges[portID{svc.Name, port.Port}] {
+		for _, r := range x.namespace(svc.Namespace).edges[portID{svc.Name, port.Port}] {
 			if a := x.assign(Key{name, port.Port, r.RouteKey}, svc, port); !a.TLS {
 				found[a.Key] = a
 			}
@@ -85,8 +125,8 @@ func (x *Index) assignAll(found map[Key]*Assignment, svc *corev1.Service, name t
 	}
 }
 
-// keep a cluster that was served before. Of a Service that is a name elsewhere now no policy holds for it.
-func (x *Index) keep(key Key, svc *corev1.Service) *Assignment {
+// assignServed assigns a cluster that was served before. No policy holds for one whose Service is of type ExternalName now.
+func (x *Index) assignServed(key Key, svc *corev1.Service) *Assignment {
 	port := corev1.ServicePort{Port: key.Port}
 	if i := slices.IndexFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return overTCP(p) && p.Port == key.Port }); i >= 0 {
 		port = svc.Spec.Ports[i]
@@ -100,17 +140,17 @@ func (x *Index) keep(key Key, svc *corev1.Service) *Assignment {
 
 // assign finds the most specific policy for a cluster.
 func (x *Index) assign(key Key, svc *corev1.Service, port corev1.ServicePort) *Assignment {
-	says, _ := declared(port)
-	a := &Assignment{Key: key, Port: port, TCP: says.TCP, HTTP2: says.HTTP2, Affinity: svc.Spec.SessionAffinity == corev1.ServiceAffinityClientIP}
+	protocol, _ := declaredProtocol(port)
+	a := &Assignment{Key: key, Port: port, TCP: protocol.TCP, HTTP2: protocol.HTTP2, Affinity: svc.Spec.SessionAffinity == corev1.ServiceAffinityClientIP}
 	for _, b := range x.backends(key) {
-		b = b.over(key.Route, svc, port)
+		b = b.withService(key.Route, svc, port)
 		a.TCP, a.HTTP2, a.TLS = a.TCP || b.TCP, a.HTTP2 || b.HTTP2, a.TLS || b.TLS
 	}
 	if a.TLS {
 		return a
 	}
 	for level := levels - 1; level >= 0; level-- {
-		for i, p := range x.at(level, key, port) {
+		for i, p := range x.policiesAt(level, key, port) {
 			switch {
 			case i > 0:
 				a.Conflicted = append(a.Conflicted, p)
@@ -124,16 +164,16 @@ func (x *Index) assign(key Key, svc *corev1.Service, port corev1.ServicePort) *A
 	return a
 }
 
-// backends are what the cluster's route says of the Service's port.
+// backends are the route's entries for the Service's port of a cluster.
 func (x *Index) backends(key Key) []Backend {
-	r := x.of(key.Service.Namespace).routes[key.Route]
-	if r == nil { // it is gone, or wasn't read yet
+	r := x.namespace(key.Service.Namespace).routes[key.Route]
+	if r == nil { // it was deleted, or isn't read yet
 		return []Backend{{TCP: key.Route.forBytes(), HTTP2: key.Route.Kind == kindGRPCRoute}}
 	}
 	return slices.DeleteFunc(slices.Clone(r.Backends), func(b Backend) bool { return b.Service != key.Service.Name || b.Port != key.Port })
 }
 
-// overTLS gives the ports of a route's target that the route sends to over TLS, as service:port.
+// overTLS are the ports of a route's target that the route sends to over TLS, as service:port.
 func (x *Index) overTLS(namespace string, ref v1alpha1.OutlierTargetReference, services []*corev1.Service) (all []string) {
 	if ref.Kind == kindService {
 		return nil
@@ -147,13 +187,13 @@ func (x *Index) overTLS(namespace string, ref v1alpha1.OutlierTargetReference, s
 	return all
 }
 
-// OverTLS tells which of a target's Services its route sends to over TLS; "" for none. Envoys get no clusters for them.
+// OverTLS names the target's Services that its route sends to over TLS; "" for none. Envoys get no clusters for them.
 func (x *Index) OverTLS(namespace string, ref v1alpha1.OutlierTargetReference, services []*corev1.Service) string {
 	return strings.Join(x.overTLS(namespace, ref, services), ", ")
 }
 
-// For says whether a cluster is one of a target's in the cluster's namespace.
-func (a *Assignment) For(ref v1alpha1.OutlierTargetReference) bool {
+// IsFor says whether a cluster belongs to a target in the cluster's namespace.
+func (a *Assignment) IsFor(ref v1alpha1.OutlierTargetReference) bool {
 	if ref.Kind == kindService {
 		return ref.Name == a.Key.Service.Name && isSection(a.Port, ref.SectionName)
 	}

@@ -19,9 +19,8 @@ import (
 // httpOptions is the name under which a cluster has its HTTP protocol.
 const httpOptions = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
-// NewCluster is what Envoy is told of a cluster. Its endpoints have a name of their own, which changes with the cluster: Envoy
-// replaces a changed cluster, and the new one warms only when it is sent endpoints, which aren't sent again under a name that
-// it has already.
+// NewCluster makes Envoy's message for a cluster. Its endpoints have a name that changes with the cluster: Envoy replaces a changed
+// cluster, and the new one warms only when it gets endpoints, which aren't sent again under a name that Envoy has already.
 func NewCluster(a *Assignment) (*clusterv3.Cluster, error) {
 	c := &clusterv3.Cluster{
 		Name:                 a.Key.String(),
@@ -29,8 +28,8 @@ func NewCluster(a *Assignment) (*clusterv3.Cluster, error) {
 		EdsClusterConfig: &clusterv3.Cluster_EdsClusterConfig{EdsConfig: &corev3.ConfigSource{
 			ResourceApiVersion:    corev3.ApiVersion_V3,
 			ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},
-			// A changed cluster waits for its endpoints, however long, while the one before it goes on: after a timeout it would
-			// take over without any.
+			// A changed cluster waits for its endpoints without a timeout, while the one before it stays in use: after a timeout it would
+			// replace that one without endpoints.
 			InitialFetchTimeout: durationpb.New(0),
 		}},
 	}
@@ -40,18 +39,17 @@ func NewCluster(a *Assignment) (*clusterv3.Cluster, error) {
 			HealthyPanicThreshold: &typev3.Percent{Value: float64(a.Policy.Settings.PanicThreshold)},
 		}
 		if !a.Policy.Settings.Observe {
-			// Else a host that is ejected within a second of another one gets requests until that second is over.
+			// By default a host that is ejected within a second of another one gets requests until that second is over.
 			c.CommonLbConfig.UpdateMergeWindow = durationpb.New(0)
 			c.ConnectTimeout = duration(a.Policy.Settings.ConnectTimeout)
 		}
 	}
 	if a.HTTP2 {
-		if err := speakHTTP2(c); err != nil {
+		if err := useHTTP2(c); err != nil {
 			return nil, fmt.Errorf("cluster %s: %w", c.Name, err)
 		}
 	}
-	// The encoding is the same in all replicas of one version, which is all that is asked of it: another one would have Envoy
-	// replace clusters that are as they were.
+	// The encoding must be the same in all replicas of one version: a different one would have Envoy replace clusters that didn't change.
 	content, err := proto.MarshalOptions{Deterministic: true}.Marshal(c)
 	if err != nil {
 		return nil, fmt.Errorf("cluster %s: %w", c.Name, err)
@@ -61,7 +59,8 @@ func NewCluster(a *Assignment) (*clusterv3.Cluster, error) {
 	return c, nil
 }
 
-// detection is Envoy's word for settings. Success rates and gateway failures are Envoy's own ideas, which nobody asked for.
+// detection is Envoy's message for settings. Detection by success rates and gateway failures, which Envoy has on by default, is off: the
+// API doesn't have it.
 func detection(s *Settings) *clusterv3.OutlierDetection {
 	none := wrapperspb.UInt32(0)
 	d := &clusterv3.OutlierDetection{
@@ -110,8 +109,8 @@ func wrap(n *uint32) *wrapperspb.UInt32Value {
 	return wrapperspb.UInt32(*n)
 }
 
-// speakHTTP2 is for hosts that know nothing else, as gRPC's.
-func speakHTTP2(c *clusterv3.Cluster) error {
+// useHTTP2 has Envoy speak HTTP/2 with hosts that speak nothing else, as gRPC servers.
+func useHTTP2(c *clusterv3.Cluster) error {
 	options, err := anypb.New(&httpv3.HttpProtocolOptions{UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{
 		ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
 			ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: &corev3.Http2ProtocolOptions{}},

@@ -16,17 +16,17 @@ type Host struct {
 	Address string
 	Port    uint32
 	Zone    string
-	// Pod is its name, in the Service's namespace, and PodUID its UID; "" when the endpoint is none.
+	// Pod is the pod's name, in the Service's namespace, and PodUID its UID; "" when the endpoint isn't a pod.
 	Pod    string
 	PodUID types.UID
 }
 
-// HostsOf are the ready endpoints of a Service's port, sorted. As kube-proxy does it, while none is ready those that end and
-// still serve are taken. Of a Service with both families of addresses only those of its first are: a pod that is two hosts
-// would be ejected by halves.
+// HostsOf are the ready endpoints of a Service's port, sorted. While none is ready they are those that are terminating and still serve, as
+// for kube-proxy. Of a dual-stack Service only the addresses of its first family are used: else a pod would be two hosts, which would be
+// ejected separately.
 func HostsOf(svc *corev1.Service, port corev1.ServicePort, all []*discoveryv1.EndpointSlice) []Host {
 	family := familyOf(svc, all)
-	var ready, ending []Host
+	var ready, terminating []Host
 	for _, slice := range all {
 		number := portOf(slice, port)
 		if slice.AddressType != family || number == 0 {
@@ -36,13 +36,13 @@ func HostsOf(svc *corev1.Service, port corev1.ServicePort, all []*discoveryv1.En
 			switch h, state := readEndpoint(&slice.Endpoints[i], number); state {
 			case stateReady:
 				ready = append(ready, h)
-			case stateEnding:
-				ending = append(ending, h)
+			case stateTerminating:
+				terminating = append(terminating, h)
 			}
 		}
 	}
 	if len(ready) == 0 {
-		ready = ending
+		ready = terminating
 	}
 	slices.SortFunc(ready, func(a, b Host) int {
 		return cmp.Or(cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Pod, b.Pod))
@@ -50,18 +50,18 @@ func HostsOf(svc *corev1.Service, port corev1.ServicePort, all []*discoveryv1.En
 	return slices.CompactFunc(ready, func(a, b Host) bool { return a.Zone == b.Zone && a.Address == b.Address && a.Port == b.Port })
 }
 
-// state of an endpoint: one that is in none of these gets no traffic.
+// state of an endpoint.
 type state int
 
 const (
-	stateAway state = iota
+	stateNotServing state = iota
 	stateReady
-	stateEnding
+	stateTerminating
 )
 
 func readEndpoint(e *discoveryv1.Endpoint, port uint32) (Host, state) {
 	if len(e.Addresses) == 0 {
-		return Host{}, stateAway
+		return Host{}, stateNotServing
 	}
 	h := Host{Address: e.Addresses[0], Port: port, Zone: or(e.Zone, "")}
 	if e.TargetRef != nil && e.TargetRef.Kind == "Pod" {
@@ -71,22 +71,22 @@ func readEndpoint(e *discoveryv1.Endpoint, port uint32) (Host, state) {
 	case or(c.Ready, true):
 		return h, stateReady
 	case or(c.Serving, false) && or(c.Terminating, false):
-		return h, stateEnding
+		return h, stateTerminating
 	}
-	return h, stateAway
+	return h, stateNotServing
 }
 
-// familyOf is the Service's first family that it has slices of. Names, which Envoy's endpoints can't be, are none.
+// familyOf is the first of the Service's address families that it has slices of. FQDN slices are ignored: Envoy's EDS endpoints are IPs.
 func familyOf(svc *corev1.Service, all []*discoveryv1.EndpointSlice) discoveryv1.AddressType {
-	there := func(t discoveryv1.AddressType) bool {
+	has := func(t discoveryv1.AddressType) bool {
 		return slices.ContainsFunc(all, func(slice *discoveryv1.EndpointSlice) bool { return slice.AddressType == t })
 	}
 	for _, family := range svc.Spec.IPFamilies {
-		if t := discoveryv1.AddressType(family); there(t) {
+		if t := discoveryv1.AddressType(family); has(t) {
 			return t
 		}
 	}
-	if !there(discoveryv1.AddressTypeIPv4) && there(discoveryv1.AddressTypeIPv6) {
+	if !has(discoveryv1.AddressTypeIPv4) && has(discoveryv1.AddressTypeIPv6) {
 		return discoveryv1.AddressTypeIPv6
 	}
 	return discoveryv1.AddressTypeIPv4
@@ -102,7 +102,7 @@ func portOf(slice *discoveryv1.EndpointSlice, port corev1.ServicePort) uint32 {
 	return 0
 }
 
-// NewEndpoints is what Envoy is told of a cluster's hosts, under the name that the cluster gives them.
+// NewEndpoints makes Envoy's message for a cluster's hosts, under the cluster's service_name.
 func NewEndpoints(name string, hosts []Host) *endpointv3.ClusterLoadAssignment {
 	assignment := &endpointv3.ClusterLoadAssignment{ClusterName: name}
 	for i, h := range hosts {

@@ -13,9 +13,8 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
-// Forecast is what a policy would mean if it were in force now. Counts are of all; samples are at most sample.Size, in the order
-// of the clusters. The targets that something is the matter with are those that it names: a default has none. Rules read all
-// but Items.
+// Forecast is what a policy would do if it were in force now. Counts are of all; samples have at most sample.Size names, in the order of
+// the clusters. The targets in it are those of the spec that have a problem; a default has none. Rules read all but Items.
 type Forecast struct {
 	// Unreadable says why the spec can't be read; then nothing else is known.
 	Unreadable string
@@ -27,21 +26,21 @@ type Forecast struct {
 	// Inert of them have hosts, of which none can be ejected.
 	Inert      int
 	InertNames []string
-	// Undetected of them are for TCP, where nothing but Envoy's own errors happens, which aren't counted.
+	// Undetected of them are for TCP, where only locally originated errors happen, which the policy doesn't count.
 	Undetected      int
 	UndetectedNames []string
-	// MissingTargets, EmptyTargets, ExternalTargets and Conflicts are targets that aren't there, have no ready endpoints, are of
-	// type ExternalName, or have a policy already. OverTLSTargets are what routes send to over TLS.
+	// MissingTargets, EmptyTargets, ExternalTargets and Conflicts are targets that don't exist, have no ready endpoints, are of type
+	// ExternalName, or have a policy already. OverTLSTargets are what routes send to over TLS.
 	MissingTargets, EmptyTargets, ExternalTargets, OverTLSTargets, Conflicts []string
-	// NotFollowed is what Services of its clusters say and Envoys aren't told.
+	// NotFollowed counts settings of the clusters' Services that Envoys don't follow.
 	NotFollowed      int
 	NotFollowedTexts []string
 	// Ejected is how many hosts some Envoy has ejected now for the stored policy of this name.
 	Ejected int
-	// EjectionsUnknown says that Envoys are asked whom they have ejected for the stored policy, and that nobody can tell.
+	// EjectionsUnknown: Envoys are polled for ejections, and those of the stored policy aren't known.
 	EjectionsUnknown bool
 
-	// Items tell people the same of each cluster.
+	// Items are the same for each cluster, for the CLI's output.
 	Items Items
 }
 
@@ -63,23 +62,23 @@ type ClusterForecast struct {
 	// hold for.
 	Hosts     int `json:"hosts"`
 	Ejectable int `json:"ejectable"`
-	// EjectsEverything: all hosts may be ejected at once while nothing sends traffic to them all the same.
+	// EjectsEverything: all hosts may be ejected at once, and no panic threshold keeps traffic on them.
 	EjectsEverything bool `json:"ejectsEverything"`
-	// Inert: nobody can be ejected, though there are hosts and the policy is meant to.
+	// Inert: no host can be ejected, though there are hosts and the policy enforces.
 	Inert bool `json:"-"`
-	// Undetected: Envoy counts errors that can't happen; over bytes alone there are only its own.
+	// Undetected: Envoy counts only errors that can't happen; over raw TCP there are only locally originated ones.
 	Undetected bool `json:"-"`
 }
 
-// ForecastOf tells what a policy would mean in place of a stored one of its name.
-func ForecastOf(op *v1alpha1.OutlierPolicy, w World, ownNamespace string) Forecast {
+// ForecastOf returns what a policy would do in place of a stored one of its name.
+func ForecastOf(op *v1alpha1.OutlierPolicy, objects Objects, ownNamespace string) Forecast {
 	p, err := NewPolicy(op)
 	if err != nil {
 		return Forecast{Unreadable: err.Error()}
 	}
-	f := &forecaster{policy: p, world: w, Forecast: Forecast{Items: Items{Clusters: []ClusterForecast{}, Overridden: []ClusterForecast{}}}}
+	f := &forecaster{policy: p, objects: objects, Forecast: Forecast{Items: Items{Clusters: []ClusterForecast{}, Overridden: []ClusterForecast{}}}}
 	policies := []*Policy{p}
-	for _, other := range w.Policies {
+	for _, other := range objects.Policies {
 		if other.Namespace == p.Namespace && other.Name == p.Name {
 			p.Created, p.UID, f.Ejected = other.CreationTimestamp.Time, other.UID, int(or(other.Status.Ejected, 0))
 			f.EjectionsUnknown = meta.IsStatusConditionTrue(other.Status.Conditions, v1alpha1.ConditionEjectionsUnknown)
@@ -89,8 +88,8 @@ func ForecastOf(op *v1alpha1.OutlierPolicy, w World, ownNamespace string) Foreca
 			policies = append(policies, o)
 		}
 	}
-	f.index = NewIndex(policies, w.Routes, ownNamespace)
-	for _, svc := range w.Services {
+	f.index = NewIndex(policies, objects.Routes, ownNamespace)
+	for _, svc := range objects.Services {
 		f.service(svc)
 	}
 	for _, all := range [][]ClusterForecast{f.Items.Clusters, f.Items.Overridden} { // a cache has no order
@@ -104,22 +103,22 @@ func ForecastOf(op *v1alpha1.OutlierPolicy, w World, ownNamespace string) Foreca
 	return f.Forecast
 }
 
-// forecaster works out a forecast.
+// forecaster computes a forecast.
 type forecaster struct {
 	Forecast
-	policy *Policy
-	world  World
-	index  *Index
+	policy  *Policy
+	objects Objects
+	index   *Index
 }
 
-// service takes in the clusters of a Service.
+// service adds the clusters of a Service.
 func (f *forecaster) service(svc *corev1.Service) {
 	var notFollowed []string
 	for _, a := range f.index.Assign(svc, nil) {
 		c := ClusterForecast{Name: a.Key.String(), Level: a.Level.String()}
 		switch {
 		case a.Policy == f.policy:
-			c.judge(a, len(HostsOf(svc, a.Port, f.world.Slices[a.Key.Service])))
+			c.evaluate(a, len(HostsOf(svc, a.Port, f.objects.Slices[a.Key.Service])))
 			f.Items.Clusters = append(f.Items.Clusters, c)
 			notFollowed = append(notFollowed, a.NotFollowed()...)
 		case slices.Contains(a.Overridden, f.policy):
@@ -133,8 +132,8 @@ func (f *forecaster) service(svc *corev1.Service) {
 	}
 }
 
-// judge says what could be done to a cluster with so many hosts.
-func (c *ClusterForecast) judge(a *Assignment, hosts int) {
+// evaluate sets what the policy could do to a cluster with so many hosts.
+func (c *ClusterForecast) evaluate(a *Assignment, hosts int) {
 	c.Policy, c.Hosts = a.Policy.Key().String(), hosts
 	if !a.Policy.Detects() {
 		return
@@ -145,7 +144,7 @@ func (c *ClusterForecast) judge(a *Assignment, hosts int) {
 	c.Undetected = a.TCP && s.Split && s.LocalOriginThreshold() == 0
 }
 
-// count takes in what the items say.
+// count sums up the items.
 func (f *Forecast) count() {
 	f.Clusters = len(f.Items.Clusters)
 	for _, c := range f.Items.Clusters {
@@ -165,28 +164,28 @@ func (f *Forecast) count() {
 	}
 }
 
-// target finds out what is the matter with a target.
+// target adds the problems of a target.
 func (f *forecaster) target(ref v1alpha1.OutlierTargetReference) {
 	text := TargetText(ref)
-	for _, other := range f.index.of(f.policy.Namespace).byTarget[keyOf(ref)] {
+	for _, other := range f.index.namespace(f.policy.Namespace).byTarget[keyOf(ref)] {
 		if other != f.policy {
 			f.Conflicts = append(f.Conflicts, fmt.Sprintf("%s: OutlierPolicy %s", text, other.Name))
 		}
 	}
-	if over := f.index.OverTLS(f.policy.Namespace, ref, f.world.Services); over != "" {
+	if over := f.index.OverTLS(f.policy.Namespace, ref, f.objects.Services); over != "" {
 		f.OverTLSTargets = append(f.OverTLSTargets, fmt.Sprintf("%s to %s", text, over))
 	}
-	found := f.index.find(f.policy.Namespace, ref, f.world.Services)
+	found := f.index.find(f.policy.Namespace, ref, f.objects.Services)
 	switch {
 	case len(found.Ports) == 0 && found.External:
 		f.ExternalTargets = append(f.ExternalTargets, text)
 	case len(found.Ports) == 0:
-		f.MissingTargets = append(f.MissingTargets, found.lacks(text))
+		f.MissingTargets = append(f.MissingTargets, found.missing(text))
 	case !slices.ContainsFunc(found.Ports, f.ready):
 		f.EmptyTargets = append(f.EmptyTargets, text)
 	}
 }
 
 func (f *forecaster) ready(p servicePort) bool {
-	return len(HostsOf(p.Service, p.Port, f.world.Slices[types.NamespacedName{Namespace: p.Service.Namespace, Name: p.Service.Name}])) > 0
+	return len(HostsOf(p.Service, p.Port, f.objects.Slices[types.NamespacedName{Namespace: p.Service.Namespace, Name: p.Service.Name}])) > 0
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 )
 
-// shop has Services of one, two and no hosts, one that is a name elsewhere, one for TCP, and routes to some.
+// shop has Services of one, two and no hosts, one of type ExternalName, one for TCP, and routes to some.
 const shop = `
 apiVersion: v1
 kind: Service
@@ -154,7 +154,7 @@ func TestForecast(t *testing.T) {
 			if op.Namespace = "shop"; op.Name == "" {
 				op.Name = "new"
 			}
-			got := outlier.ForecastOf(op, parseWorld(t, []byte(shop)), "autohealer-system")
+			got := outlier.ForecastOf(op, parseObjects(t, []byte(shop)), "autohealer-system")
 			if diff := cmp.Diff(test.want, got, cmpopts.IgnoreFields(got, "Items")); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
 			}
@@ -162,7 +162,7 @@ func TestForecast(t *testing.T) {
 	}
 }
 
-// TestWhatAServiceSaysOfAPort: what Kubernetes and Istio write is understood, and what isn't is told.
+// TestWhatAServiceSaysOfAPort: appProtocols of Kubernetes and Istio are known, and others are reported.
 func TestWhatAServiceSaysOfAPort(t *testing.T) {
 	const h2c, bytes, plain, unknown, unsaid = "HTTP/2", "bytes", "HTTP/1.1", "isn't known", "has no appProtocol"
 	for _, c := range []struct{ name, protocol, want string }{
@@ -179,18 +179,18 @@ func TestWhatAServiceSaysOfAPort(t *testing.T) {
 		}
 		policy := &outlier.Policy{Namespace: "shop", Name: "default"}
 		a := outlier.NewIndex([]*outlier.Policy{policy}, nil, "").Assign(svc, nil)[0]
-		told := strings.Join(a.NotFollowed(), "")
+		text := strings.Join(a.NotFollowed(), "")
 		if a.HTTP2 != (c.want == h2c) || a.TCP != (c.want == bytes) || a.TLS {
 			t.Errorf("%+v is %+v", c, a)
 		}
-		if want := c.want == unknown || c.want == unsaid; want != (told != "") || want && !strings.Contains(told, c.want) {
-			t.Errorf("%+v: %q", c, told)
+		if want := c.want == unknown || c.want == unsaid; want != (text != "") || want && !strings.Contains(text, c.want) {
+			t.Errorf("%+v: %q", c, text)
 		}
 	}
 }
 
 func TestWhatIsNotFollowedIsForecastOnceForAService(t *testing.T) {
-	w := parseWorld(t, []byte(shop))
+	w := parseObjects(t, []byte(shop))
 	w.Services[0].Spec.SessionAffinity = corev1.ServiceAffinityClientIP
 	w.Services[0].Spec.Ports = append(w.Services[0].Spec.Ports, corev1.ServicePort{Name: "other", Port: 81})
 	op := &v1alpha1.OutlierPolicy{}

@@ -46,7 +46,7 @@ func TestGoldens(t *testing.T) {
 	for _, input := range inputs {
 		name := strings.TrimSuffix(filepath.Base(input), ".in.yaml")
 		t.Run(name, func(t *testing.T) {
-			got := translate(t, readWorld(t, input))
+			got := translate(t, readObjects(t, input))
 			output := "testdata/" + name + ".out.yaml"
 			if *update {
 				writeGolden(t, output, got)
@@ -85,8 +85,8 @@ type translated struct {
 	endpoints *endpointv3.ClusterLoadAssignment
 }
 
-// translate gives all clusters of a world, and checks of each what Envoy's own API says a valid one is.
-func translate(t *testing.T, w outlier.World) (all []translated) {
+// translate returns all clusters of some objects, each validated by Envoy's own API.
+func translate(t *testing.T, w outlier.Objects) (all []translated) {
 	t.Helper()
 	x := outlier.NewIndex(policiesOf(t, w), w.Routes, "autohealer-system")
 	for _, svc := range w.Services {
@@ -106,7 +106,7 @@ func translate(t *testing.T, w outlier.World) (all []translated) {
 	return all
 }
 
-func policiesOf(t *testing.T, w outlier.World) (policies []*outlier.Policy) {
+func policiesOf(t *testing.T, w outlier.Objects) (policies []*outlier.Policy) {
 	t.Helper()
 	for _, op := range w.Policies {
 		p, err := outlier.NewPolicy(op)
@@ -118,19 +118,19 @@ func policiesOf(t *testing.T, w outlier.World) (policies []*outlier.Policy) {
 	return policies
 }
 
-// readWorld reads objects of a file.
-func readWorld(t *testing.T, name string) outlier.World {
+// readObjects reads objects of a file.
+func readObjects(t *testing.T, name string) outlier.Objects {
 	t.Helper()
 	text, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return parseWorld(t, text)
+	return parseObjects(t, text)
 }
 
-func parseWorld(t *testing.T, text []byte) outlier.World {
+func parseObjects(t *testing.T, text []byte) outlier.Objects {
 	t.Helper()
-	w := outlier.World{Slices: map[types.NamespacedName][]*discoveryv1.EndpointSlice{}}
+	w := outlier.Objects{Slices: map[types.NamespacedName][]*discoveryv1.EndpointSlice{}}
 	documents := yaml.NewYAMLToJSONDecoder(bytes.NewReader(text))
 	for {
 		var raw json.RawMessage
@@ -145,7 +145,7 @@ func parseWorld(t *testing.T, text []byte) outlier.World {
 	}
 }
 
-func addObject(t *testing.T, w *outlier.World, raw json.RawMessage) {
+func addObject(t *testing.T, w *outlier.Objects, raw json.RawMessage) {
 	t.Helper()
 	object := map[string]any{}
 	read(t, raw, &object)
@@ -253,7 +253,7 @@ func TestTheSeedsExamplesGiveTheSeedsOutputs(t *testing.T) {
 			if err := sigsyaml.Unmarshal([]byte(text), &want); err != nil {
 				t.Fatal(err)
 			}
-			got := translate(t, readWorld(t, "testdata/"+name+".in.yaml"))[0].cluster
+			got := translate(t, readObjects(t, "testdata/"+name+".in.yaml"))[0].cluster
 			if got.GetCommonLbConfig().GetUpdateMergeWindow().AsDuration() != 0 || got.GetCommonLbConfig().GetUpdateMergeWindow() == nil {
 				t.Error("the one field that the seed's examples don't have, docs/adr/0075, is", got.GetCommonLbConfig().GetUpdateMergeWindow())
 			}

@@ -70,7 +70,7 @@ func TestServedClustersStay(t *testing.T) {
 }
 
 // A policy that the rules refuse may have been meant to switch detection off: what is less specific must not act instead.
-func TestARefusedPolicyKeepsItsPlaceAndDetectsNothing(t *testing.T) {
+func TestARefusedPolicyKeepsItsPrecedenceAndDetectsNothing(t *testing.T) {
 	refused := &outlier.Policy{Namespace: "shop", Name: "refused", Targets: []v1alpha1.OutlierTargetReference{toService("s1", "")}, Refused: true}
 	x := outlier.NewIndex([]*outlier.Policy{refused, {Namespace: "shop", Name: "default"}}, nil, "")
 	all := x.Assign(service("shop", "s1", http), nil)
@@ -82,7 +82,7 @@ func TestARefusedPolicyKeepsItsPlaceAndDetectsNothing(t *testing.T) {
 	}
 }
 
-func TestWhereOurOwnNamespaceIsUnknownADefaultIsItsNamespaces(t *testing.T) {
+func TestWithoutAnOwnNamespaceADefaultIsOfItsNamespace(t *testing.T) {
 	x := outlier.NewIndex([]*outlier.Policy{{Namespace: "autohealer-system", Name: "default"}}, nil, "")
 	if got := x.Assign(service("shop", "s1", http), nil); len(got) != 0 {
 		t.Errorf("it holds elsewhere: %v", names(got))
@@ -173,7 +173,7 @@ func TestTheMostSpecificAndOldestHolds(t *testing.T) {
 	})
 }
 
-// TestEjectableIsWhatEnvoyWouldDo ejects one host after the other by Envoy's own words: while the share of those ejected, with
+// TestEjectableIsWhatEnvoyWouldDo ejects one host after the other as Envoy's documentation says: while the share of those ejected, with
 // one more, is no more than the maximum; and one in any case.
 func TestEjectableIsWhatEnvoyWouldDo(t *testing.T) {
 	for hosts := range 40 {
@@ -204,7 +204,7 @@ func TestAClusterWhoseRouteTurnsToTLSStaysWithoutDetection(t *testing.T) {
 			"spec": map[string]any{"routes": []any{map[string]any{"services": []any{map[string]any{"name": "s1", "port": int64(80), "protocol": protocol}}}}},
 		})
 	}
-	w := parseWorld(t, []byte(`
+	w := parseObjects(t, []byte(`
 apiVersion: autohealer.resourcestack.com/v1alpha1
 kind: OutlierPolicy
 metadata: {namespace: shop, name: p}

@@ -16,24 +16,24 @@ import (
 // gatewayGroup is the Gateway API's.
 const gatewayGroup = "gateway.networking.k8s.io"
 
-// The kinds beside routes that patches for Envoy Gateway are made of and by.
+// The kinds besides routes that patches for Envoy Gateway are made from and written to.
 var (
 	GatewayKind       = schema.GroupKind{Group: gatewayGroup, Kind: "Gateway"}
 	TrafficPolicyKind = schema.GroupKind{Group: "gateway.envoyproxy.io", Kind: "BackendTrafficPolicy"}
 	PatchPolicyKind   = schema.GroupKind{Group: "gateway.envoyproxy.io", Kind: "EnvoyPatchPolicy"}
 
-	// PatchKinds are all of them. Their definitions being absent is normal.
+	// PatchKinds are all of them. A cluster may not have their CustomResourceDefinitions.
 	PatchKinds = []schema.GroupKind{GatewayKind, TrafficPolicyKind, PatchPolicyKind}
 )
 
-// PatchWorld is what the patches for Envoy Gateway are made of.
-type PatchWorld struct {
+// PatchObjects are what the patches for Envoy Gateway are made from.
+type PatchObjects struct {
 	// Gateways that Autohealer may patch.
 	Gateways []Gateway
 	Routes   []GatewayRoute
 	Services map[types.NamespacedName]*corev1.Service
-	// Traffic are BackendTrafficPolicies that say how outliers are detected.
-	Traffic []TrafficPolicy
+	// TrafficPolicies are the BackendTrafficPolicies that configure outlier detection.
+	TrafficPolicies []TrafficPolicy
 }
 
 // Gateway of the Gateway API.
@@ -46,50 +46,50 @@ type Gateway struct {
 type Patched struct {
 	Gateway types.NamespacedName
 	Cluster string
-	// Policies for its backends, each once. Where there are several, all have Envoy do the same, unless Why says otherwise.
+	// Policies for its backends, each once. Several have the same detection, unless there is an Obstacle.
 	Policies []*Policy
-	// Why nothing is patched, though there are policies.
-	Why Unpatched
-	// Traffic is the BackendTrafficPolicy that decides.
-	Traffic types.NamespacedName
+	// Obstacle to patching, though there are policies.
+	Obstacle Obstacle
+	// TrafficPolicy is the BackendTrafficPolicy that configures detection instead.
+	TrafficPolicy types.NamespacedName
 }
 
 // Detects says whether the cluster is to detect outliers.
-func (p *Patched) Detects() bool { return p.Why == NotUnpatched && p.Policies[0].Detects() }
+func (p *Patched) Detects() bool { return p.Obstacle == NoObstacle && p.Policies[0].Detects() }
 
-// Doubtful says whether it isn't known yet what the rules say of a policy for the cluster, which keeps what it has until then.
+// Doubtful says whether the rules aren't evaluated yet for a policy for the cluster, which keeps what it has until then.
 func (p *Patched) Doubtful() bool {
 	return slices.ContainsFunc(p.Policies, func(of *Policy) bool { return of.Doubtful })
 }
 
-// Unpatched says why a cluster isn't patched.
-type Unpatched string
+// Obstacle is why a cluster isn't patched.
+type Obstacle string
 
-// A BackendTrafficPolicy is somebody's word on the very same setting of the very same cluster, so that it comes first.
+// A BackendTrafficPolicy configures the same setting of the same cluster explicitly, so it takes precedence.
 const (
-	NotUnpatched Unpatched = ""
-	// Decided by a BackendTrafficPolicy.
-	Decided Unpatched = "Decided"
-	// Disagreed: the rule's backends have different policies, or some have none, and are one cluster.
-	Disagreed Unpatched = "Disagreed"
+	NoObstacle Obstacle = ""
+	// DecidedByTrafficPolicy: a BackendTrafficPolicy configures detection.
+	DecidedByTrafficPolicy Obstacle = "Decided"
+	// BackendsDiffer: the backends of one cluster have different policies, or some have none.
+	BackendsDiffer Obstacle = "Disagreed"
 )
 
-// Patches gives the clusters of all Gateways that some policy is for, by Gateway and cluster.
-func (x *Index) Patches(w PatchWorld) (all []Patched) {
-	for _, route := range w.Routes {
-		for i := range w.Gateways {
-			gateway := &w.Gateways[i]
+// Patches are the clusters of all Gateways that some policy is for, sorted by Gateway and cluster.
+func (x *Index) Patches(objects PatchObjects) (all []Patched) {
+	for _, route := range objects.Routes {
+		for i := range objects.Gateways {
+			gateway := &objects.Gateways[i]
 			if !slices.Contains(route.Gateways, gateway.NamespacedName) {
 				continue
 			}
-			traffic, decided := w.decides(gateway, &route)
+			traffic, decided := objects.name(gateway, &route)
 			for _, c := range route.Clusters {
 				p := Patched{Gateway: gateway.NamespacedName, Cluster: c.Name}
-				if p.Policies, p.Why = x.agree(&route, c, w.Services); len(p.Policies) == 0 {
+				if p.Policies, p.Obstacle = x.policiesFor(&route, c, objects.Services); len(p.Policies) == 0 {
 					continue
 				}
 				if decided {
-					p.Why, p.Traffic = Decided, traffic
+					p.Obstacle, p.TrafficPolicy = DecidedByTrafficPolicy, traffic
 				}
 				all = append(all, p)
 			}
@@ -101,27 +101,27 @@ func (x *Index) Patches(w PatchWorld) (all []Patched) {
 	return all
 }
 
-// agree gives the policies for a cluster's backends.
-func (x *Index) agree(route *GatewayRoute, c RouteCluster, services map[types.NamespacedName]*corev1.Service) (policies []*Policy, why Unpatched) {
-	lacking := c.Others
+// policiesFor returns the policies for a cluster's backends.
+func (x *Index) policiesFor(route *GatewayRoute, c RouteCluster, services map[types.NamespacedName]*corev1.Service) (policies []*Policy, obstacle Obstacle) {
+	incomplete := c.HasOtherBackends
 	for _, b := range c.Backends {
-		p := x.holds(route, b, services[b.Service])
+		p := x.mostSpecific(route, b, services[b.Service])
 		if p == nil {
-			lacking = true
+			incomplete = true
 		} else if !slices.Contains(policies, p) {
 			policies = append(policies, p)
 		}
 	}
-	differs := slices.ContainsFunc(policies, func(p *Policy) bool { return !p.alike(policies[0]) })
-	if len(policies) > 0 && (lacking || differs) {
-		why = Disagreed
+	differs := slices.ContainsFunc(policies, func(p *Policy) bool { return !p.sameDetection(policies[0]) })
+	if len(policies) > 0 && (incomplete || differs) {
+		obstacle = BackendsDiffer
 	}
-	return policies, why
+	return policies, obstacle
 }
 
-// holds is the most specific policy for a backend; nil for none. It is of the Service's namespace, whose owners know how their hosts fail: the
-// route's own levels are for routes in there.
-func (x *Index) holds(route *GatewayRoute, b RouteBackend, svc *corev1.Service) *Policy {
+// mostSpecific is the policy that holds for a backend; nil for none. It is of the Service's namespace, whose owners know how their hosts
+// fail: policies for routes count only for routes in that namespace.
+func (x *Index) mostSpecific(route *GatewayRoute, b RouteBackend, svc *corev1.Service) *Policy {
 	if svc == nil || svc.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil
 	}
@@ -134,26 +134,26 @@ func (x *Index) holds(route *GatewayRoute, b RouteBackend, svc *corev1.Service) 
 		key.Route = route.RouteKey
 	}
 	for level := levels - 1; level >= 0; level-- {
-		if at := x.at(level, key, svc.Spec.Ports[i]); len(at) > 0 {
-			return at[0]
+		if policies := x.policiesAt(level, key, svc.Spec.Ports[i]); len(policies) > 0 {
+			return policies[0]
 		}
 	}
 	return nil
 }
 
-// alike says whether two policies have Envoy do the same, now and in doubt.
-func (p *Policy) alike(other *Policy) bool {
+// sameDetection says whether two policies give the same configuration of Envoy, and neither is doubtful.
+func (p *Policy) sameDetection(other *Policy) bool {
 	if p == other {
 		return true
 	}
 	if p.Doubtful || other.Doubtful || p.Detects() != other.Detects() {
 		return false
 	}
-	return !p.Detects() || p.text() == other.text()
+	return !p.Detects() || p.detectionText() == other.detectionText()
 }
 
-// text is what Envoy is told by a policy.
-func (p *Policy) text() string {
+// detectionText is the configuration of Envoy by a policy, to compare.
+func (p *Policy) detectionText() string {
 	fields, err := p.clusterFields()
 	if err != nil {
 		panic(err) // a message of numbers and durations, which have an encoding

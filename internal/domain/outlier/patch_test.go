@@ -51,7 +51,7 @@ func outlierPolicy(t *testing.T, namespace, name string, errors int32, targets .
 }
 
 // patched says in a line each what becomes of clusters.
-func patched(x *outlier.Index, w outlier.PatchWorld) (lines []string) {
+func patched(x *outlier.Index, w outlier.PatchObjects) (lines []string) {
 	w.Gateways = []outlier.Gateway{edge}
 	w.Services = map[types.NamespacedName]*corev1.Service{}
 	for _, svc := range []*corev1.Service{service("shop", "s1", http), service("shop", "s2", http), service("shop", "s3", http), service("other", "s4", http)} {
@@ -66,7 +66,7 @@ func patched(x *outlier.Index, w outlier.PatchWorld) (lines []string) {
 		if !p.Detects() {
 			line += " -"
 		}
-		lines = append(lines, strings.TrimSpace(line+" "+string(p.Why)+" "+strings.Trim(p.Traffic.String(), "/")))
+		lines = append(lines, strings.TrimSpace(line+" "+string(p.Obstacle)+" "+strings.Trim(p.TrafficPolicy.String(), "/")))
 	}
 	return lines
 }
@@ -156,7 +156,7 @@ func TestPatchesAreForTheClustersOfTakenRoutes(t *testing.T) {
 				kind = test.kind
 			}
 			x := outlier.NewIndex(test.policies, nil, "autohealer-system")
-			got := patched(x, outlier.PatchWorld{Routes: []outlier.GatewayRoute{gatewayRoute(t, kind, test.route)}})
+			got := patched(x, outlier.PatchObjects{Routes: []outlier.GatewayRoute{gatewayRoute(t, kind, test.route)}})
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
 			}
@@ -193,9 +193,9 @@ func TestABackendTrafficPolicyComesFirst(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w := outlier.PatchWorld{Routes: []outlier.GatewayRoute{route}}
+			w := outlier.PatchObjects{Routes: []outlier.GatewayRoute{route}}
 			if detects {
-				w.Traffic = append(w.Traffic, p)
+				w.TrafficPolicies = append(w.TrafficPolicies, p)
 			}
 			want := "edge/web httproute/shop/r/rule/0: p1"
 			if test.decides {

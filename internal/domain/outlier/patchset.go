@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
@@ -18,26 +20,26 @@ const clusterType = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 // PatchesName is the name of a Gateway's EnvoyPatchPolicy.
 func PatchesName(gateway string) string { return "autohealer." + gateway }
 
-// PatchedGateway is the Gateway that an EnvoyPatchPolicy is for; ok is false for a name that Autohealer gives none.
+// PatchedGateway is the Gateway that an EnvoyPatchPolicy is for; ok is false for a name that isn't one of Autohealer's.
 func PatchedGateway(name types.NamespacedName) (gateway types.NamespacedName, ok bool) {
 	of, ok := strings.CutPrefix(name.Name, PatchesName(""))
 	return types.NamespacedName{Namespace: name.Namespace, Name: of}, ok
 }
 
-// PatchSet is what a Gateway's EnvoyPatchPolicy says of clusters, by their names.
+// PatchSet are the patches in a Gateway's EnvoyPatchPolicy, by the names of the clusters.
 type PatchSet map[string]ClusterPatch
 
 // ClusterPatch has Envoy detect outliers in one cluster.
 type ClusterPatch struct {
-	// For are the policies that it is for, the oldest of the patch first.
+	// For are the policies that the patch is for, in the order of Patched.Policies.
 	For []PatchedFor
-	// Observes: Envoy counts, and ejects nobody. It isn't known of what was read.
+	// Observes: Envoy counts errors, and ejects no host. It is false in a set that was read.
 	Observes bool
 	// operations on the cluster, in the content of an unstructured object.
 	operations []any
 }
 
-// PatchedFor is a policy as it was when it was patched for.
+// PatchedFor is the generation of a policy that a patch was made for.
 type PatchedFor struct {
 	Namespace  string    `json:"namespace"`
 	Name       string    `json:"name"`
@@ -45,7 +47,7 @@ type PatchedFor struct {
 	Generation int64     `json:"generation"`
 }
 
-// NewPatchSet makes what all clusters of one Gateway are to have that detect outliers.
+// NewPatchSet makes the patches of all clusters of one Gateway that are to detect outliers.
 func NewPatchSet(clusters []Patched) (PatchSet, error) {
 	set := PatchSet{}
 	for i := range clusters {
@@ -73,7 +75,8 @@ func patchOf(cluster, path string, value any) map[string]any {
 	return map[string]any{"type": clusterType, "name": cluster, "operation": map[string]any{"op": "add", "path": path, "value": value}}
 }
 
-// ReadPatchSet reads an EnvoyPatchPolicy of Autohealer's: its spec, and the record of whom it is for. A patch that isn't in the record is left out.
+// ReadPatchSet reads an EnvoyPatchPolicy of Autohealer's: its spec, and the record of the policies that it is for. A patch that isn't in the
+// record is left out.
 func ReadPatchSet(spec map[string]any, record string) (PatchSet, error) {
 	by := map[string][]PatchedFor{}
 	if err := json.Unmarshal([]byte(record), &by); err != nil {
@@ -89,7 +92,7 @@ func ReadPatchSet(spec map[string]any, record string) (PatchSet, error) {
 	return set, nil
 }
 
-// Record is the text of whom the patches are for.
+// Record is the encoded record of the policies that the patches are for.
 func (s PatchSet) Record() (string, error) {
 	by := make(map[string][]PatchedFor, len(s))
 	for name, patch := range s {
@@ -110,56 +113,57 @@ func (s PatchSet) Spec(gateway string) map[string]any {
 	}
 }
 
-// Under gives what a Gateway's clusters are to have in a state, where s is what is wanted and before what they have. Those in doubt stay as they are.
-func (s PatchSet) Under(state lifecycle.State, doubtful func(cluster string) bool, before PatchSet) PatchSet {
+// Effective returns the patches that a Gateway's clusters are to have in a lifecycle state, where s is wanted and before is stored. Patches of
+// doubtful clusters stay as they are.
+func (s PatchSet) Effective(state lifecycle.State, doubtful func(cluster string) bool, before PatchSet) PatchSet {
 	next := PatchSet{}
 	for name := range union(s, before) {
 		wanted, is := s[name]
-		had, was := before[name]
+		previous, was := before[name]
 		own := state
 		if doubtful(name) {
 			own = lifecycle.Frozen
 		}
 		switch {
-		case own == lifecycle.Active, own.HealsOnly() && (!is || was && slices.Equal(wanted.For, had.For)):
+		case own == lifecycle.Active, own.HealsOnly() && (!is || was && slices.Equal(wanted.For, previous.For)):
 			if is {
 				next[name] = wanted
 			}
-		case own.IsFrozen(), sameUIDs(wanted.For, had.For): // it was changed since
+		case own.IsFrozen(), sameUIDs(wanted.For, previous.For): // it was changed since
 			if was {
-				next[name] = had
+				next[name] = previous
 			}
 		}
 	}
 	return next
 }
 
-// New are the clusters that have something else than before, by each policy that it is for.
-func (s PatchSet) New(before PatchSet) map[PatchedFor][]string {
-	news := map[PatchedFor][]string{}
+// Changed are the clusters whose patch is for other policies or generations than before, by the policies that it is for.
+func (s PatchSet) Changed(before PatchSet) map[PatchedFor][]string {
+	changed := map[PatchedFor][]string{}
 	for name, patch := range s {
 		if slices.Equal(patch.For, before[name].For) {
 			continue
 		}
 		for _, p := range patch.For {
-			news[p] = append(news[p], name)
+			changed[p] = append(changed[p], name)
 		}
 	}
-	return news
+	return changed
 }
 
-// Gone are the clusters that have nothing any more, by each policy that it was for.
-func (s PatchSet) Gone(before PatchSet) map[PatchedFor][]string {
-	gone := map[PatchedFor][]string{}
+// Removed are the clusters whose patch was removed, by the policies that it was for.
+func (s PatchSet) Removed(before PatchSet) map[PatchedFor][]string {
+	removed := map[PatchedFor][]string{}
 	for name, patch := range before {
 		if _, is := s[name]; is {
 			continue
 		}
 		for _, p := range patch.For {
-			gone[p] = append(gone[p], name)
+			removed[p] = append(removed[p], name)
 		}
 	}
-	return gone
+	return removed
 }
 
 func sameUIDs(a, b []PatchedFor) bool {
@@ -174,4 +178,31 @@ func union(a, b PatchSet) map[string]bool {
 		}
 	}
 	return all
+}
+
+// ReadPatchStatus returns the condition of an EnvoyPatchPolicy that Envoy Gateway has set for its current generation: Programmed, or Accepted
+// where that is False; nil while it has set none.
+func ReadPatchStatus(object map[string]any) (*metav1.Condition, error) {
+	var read struct {
+		metav1.ObjectMeta `json:"metadata"`
+
+		Status struct {
+			Ancestors []struct {
+				Conditions []metav1.Condition `json:"conditions"`
+			} `json:"ancestors"`
+		} `json:"status"`
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, &read); err != nil {
+		return nil, fmt.Errorf("read the status of an EnvoyPatchPolicy: %w", err)
+	}
+	var status *metav1.Condition
+	for _, ancestor := range read.Status.Ancestors {
+		for _, c := range ancestor.Conditions {
+			refused := c.Type == "Accepted" && c.Status == metav1.ConditionFalse
+			if c.ObservedGeneration == read.Generation && (refused || c.Type == "Programmed" && status == nil) {
+				status = &c
+			}
+		}
+	}
+	return status, nil
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 )
 
-// stored gives a set as it is read back from the object that it was written to.
-func stored(t *testing.T, set outlier.PatchSet) outlier.PatchSet {
+// roundTrip gives a set as it is read back from the object that it was written to.
+func roundTrip(t *testing.T, set outlier.PatchSet) outlier.PatchSet {
 	t.Helper()
 	record, err := set.Record()
 	if err != nil {
@@ -50,12 +50,12 @@ func setOf(t *testing.T, policies ...*outlier.Policy) outlier.PatchSet {
 
 func TestAPatchSetIsReadAsItWasWritten(t *testing.T) {
 	set := setOf(t, outlierPolicy(t, "shop", "a", 3), outlierPolicy(t, "shop", "b", 4), outlierPolicy(t, "shop", "disabled", 0))
-	again := stored(t, set)
+	again := roundTrip(t, set)
 	if diff := cmp.Diff(fmt.Sprint(set.Spec("web")), fmt.Sprint(again.Spec("web"))); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	if len(again) != 2 || len(set.New(again)) != 0 {
-		t.Errorf("%v are read as new", set.New(again))
+	if len(again) != 2 || len(set.Changed(again)) != 0 {
+		t.Errorf("%v are read as new", set.Changed(again))
 	}
 }
 
@@ -69,12 +69,12 @@ func TestAPatchThatIsInNoRecordIsNoneOfOurs(t *testing.T) {
 	}
 }
 
-// A pause holds back what is new, and lets detection end; a freeze and doubt hold back both.
-func TestWhatIsPatchedWhileSomethingIsHeldBack(t *testing.T) {
+// A pause defers what is new, and lets detection end; a freeze and doubt defer both.
+func TestWhatIsPatchedInEachState(t *testing.T) {
 	same, gone := outlierPolicy(t, "shop", "same", 3), outlierPolicy(t, "shop", "gone", 3)
 	added, old, changed := outlierPolicy(t, "shop", "added", 3), outlierPolicy(t, "shop", "changed", 3), outlierPolicy(t, "shop", "changed", 4)
 	changed.Generation = 2
-	before, wanted := stored(t, setOf(t, same, gone, old)), setOf(t, same, added, changed)
+	before, wanted := roundTrip(t, setOf(t, same, gone, old)), setOf(t, same, added, changed)
 	all := map[string]bool{"same": true, "gone": true, "added": true, "changed": true}
 	for name, test := range map[string]struct {
 		state    lifecycle.State
@@ -89,7 +89,7 @@ func TestWhatIsPatchedWhileSomethingIsHeldBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for cluster, patch := range wanted.Under(test.state, func(cluster string) bool { return test.doubtful[cluster] }, before) {
+			for cluster, patch := range wanted.Effective(test.state, func(cluster string) bool { return test.doubtful[cluster] }, before) {
 				got = append(got, fmt.Sprintf("%s %d", cluster, patch.For[0].Generation))
 			}
 			slices.Sort(got)
@@ -125,5 +125,28 @@ func TestAThousandClustersFitIntoOneObject(t *testing.T) {
 	t.Logf("record %d KiB, spec %d KiB", len(record)/1024, len(spec)/1024)
 	if len(record) > 256<<10 || len(record)+len(spec) > 3<<19 {
 		t.Errorf("%d bytes of record, %d of spec", len(record), len(spec))
+	}
+}
+
+func TestReadPatchStatus(t *testing.T) {
+	const status = "metadata: {generation: 2}\nstatus: {ancestors: [{conditions: ["
+	for name, test := range map[string]struct{ object, want string }{
+		"nothing yet":               {"metadata: {generation: 2}", ""},
+		"programmed":                {status + `{type: Accepted, status: "True", reason: Accepted, observedGeneration: 2}, {type: Programmed, status: "True", reason: Programmed, observedGeneration: 2}]}]}`, "True Programmed"},
+		"of what it was before":     {status + `{type: Programmed, status: "True", reason: Programmed, observedGeneration: 1}]}]}`, ""},
+		"a cluster is gone":         {status + `{type: Programmed, status: "False", reason: ResourceNotFound, observedGeneration: 2}]}]}`, "False ResourceNotFound"},
+		"switched off":              {status + `{type: Accepted, status: "False", reason: Disabled, observedGeneration: 2}]}]}`, "False Disabled"},
+		"switched off since it was": {status + `{type: Programmed, status: "True", reason: Programmed, observedGeneration: 2}, {type: Accepted, status: "False", reason: Disabled, observedGeneration: 2}]}]}`, "False Disabled"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := outlier.ReadPatchStatus(object(t, test.object))
+			got := ""
+			if c != nil {
+				got = string(c.Status) + " " + c.Reason
+			}
+			if err != nil || got != test.want {
+				t.Errorf("%q, %v", got, err)
+			}
+		})
 	}
 }

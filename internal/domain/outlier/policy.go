@@ -1,3 +1,12 @@
+// Package outlier translates OutlierPolicies into Envoy clusters and endpoints, and into patches for Envoy Gateway: an Index finds which
+// policy holds for which cluster (Assign), EffectivePolicy says which stays in force in a pause or freeze, NewCluster and NewEndpoints
+// make Envoy's messages, and ForecastOf says what a policy would do. It is pure: its inputs are Objects and PatchObjects.
+//
+// Of several policies for a cluster the most specific holds, and of equally specific ones the oldest:
+//
+//	cluster's default < namespace's default < route < Service < Service's port < route's backend
+//
+// Begin to read at Index.Assign.
 package outlier
 
 import (
@@ -8,30 +17,31 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 )
 
 // DefaultName is the name of a policy without targets.
 const DefaultName = "default"
 
-// Policy is an OutlierPolicy made ready.
+// Policy is a parsed OutlierPolicy.
 type Policy struct {
 	Namespace, Name string
 	UID             types.UID
 	Generation      int64
-	// Created is zero for one that isn't stored yet, which makes it the newest.
+	// Created is zero for one that isn't stored yet, which counts as the newest.
 	Created time.Time
 
 	// Targets are empty for a default.
 	Targets  []v1alpha1.OutlierTargetReference
 	Disabled bool
 	Settings Settings
-	// Refused: the rules refuse it. It keeps its place, so that nothing less specific is done instead, and detects nothing.
+	// Refused: the rules refuse it. It keeps its precedence, so that no less specific policy is in force instead, and detects nothing.
 	Refused bool
-	// Doubtful: it isn't known yet what the rules say of it. It keeps its place, and its clusters stay as they are.
+	// Doubtful: the rules aren't evaluated yet for it. It keeps its precedence, and its clusters stay as they are.
 	Doubtful bool
 }
 
-// NewPolicy reads an OutlierPolicy. Its error names the field that can't be read; the CRD's schema refuses such values.
+// NewPolicy parses an OutlierPolicy. Its error names the field that can't be parsed; the CRD's schema refuses such values.
 func NewPolicy(op *v1alpha1.OutlierPolicy) (*Policy, error) {
 	p := &Policy{
 		Namespace: op.Namespace, Name: op.Name, UID: op.UID, Generation: op.Generation, Created: op.CreationTimestamp.Time,
@@ -47,13 +57,13 @@ func (p *Policy) Key() types.NamespacedName {
 	return types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
 }
 
-// IsDefault says whether the policy is for what no other one is for.
+// IsDefault says whether the policy applies where no policy with a target does.
 func (p *Policy) IsDefault() bool { return len(p.Targets) == 0 && p.Name == DefaultName }
 
-// Detects says whether Envoy is to detect anything for the policy.
+// Detects says whether the policy has Envoy detect outliers.
 func (p *Policy) Detects() bool { return p != nil && !p.Disabled && !p.Refused && !p.Doubtful }
 
-// older orders policies by who came first; of two of one moment the name decides.
+// older orders policies by creation; of two of the same time by name.
 func older(a, b *Policy) int {
 	if a.Created.IsZero() != b.Created.IsZero() {
 		return b.Created.Compare(a.Created)
@@ -70,7 +80,7 @@ const (
 	defaultEjectionPercent  = 10
 )
 
-// Settings are what a spec says of detection. What it leaves out is nil, and left to Envoy.
+// Settings are a spec's settings of detection. What the spec leaves out is nil, and has Envoy's default.
 type Settings struct {
 	ServerErrors                *uint32
 	Interval, Base, Max, Jitter *time.Duration
@@ -131,11 +141,11 @@ func or[T any](value *T, fallback T) T {
 	return *value
 }
 
-// ServerErrorThreshold is how many consecutive 5xx eject a host; 0 for any number.
+// ServerErrorThreshold is how many consecutive 5xx eject a host; 0 for no number.
 func (s *Settings) ServerErrorThreshold() uint32 { return or(s.ServerErrors, defaultConsecutive) }
 
-// LocalOriginThreshold is how many consecutive failures of Envoy's own eject a host; 0 for any number, and when they aren't
-// counted apart.
+// LocalOriginThreshold is how many consecutive locally originated failures eject a host; 0 for no number, and when they aren't counted
+// separately.
 func (s *Settings) LocalOriginThreshold() uint32 {
 	if !s.Split {
 		return 0
@@ -160,8 +170,8 @@ func (s *Settings) MaxJitter() time.Duration { return or(s.Jitter, 0) }
 // MaxEjectionPercent is the largest share of hosts that is ejected at once.
 func (s *Settings) MaxEjectionPercent() uint32 { return or(s.EjectionPercent, defaultEjectionPercent) }
 
-// Ejectable is how many of so many hosts Envoy ejects at once. It ejects one more only where the share stays within the
-// maximum, so a tenth of nine hosts is none; alwaysEjectOneHost makes that one.
+// Ejectable is how many of so many hosts Envoy ejects at once. It ejects one more only if the share stays within the maximum, so 10% of
+// nine hosts is none; alwaysEjectOneHost makes that one.
 func (s *Settings) Ejectable(hosts int) int {
 	if s.Observe || hosts == 0 || s.ServerErrorThreshold() == 0 && s.LocalOriginThreshold() == 0 {
 		return 0
@@ -173,12 +183,12 @@ func (s *Settings) Ejectable(hosts int) int {
 	return n
 }
 
-// EjectsEverything says whether all of so many hosts may be ejected at once while nothing sends traffic to them all the same.
+// EjectsEverything says whether all of so many hosts may be ejected at once, and no panic threshold keeps traffic on them.
 func (s *Settings) EjectsEverything(hosts int) bool {
 	return hosts > 0 && s.PanicThreshold == 0 && s.Ejectable(hosts) == hosts
 }
 
-// WithDefaults gives the settings as a spec that leaves nothing out.
+// WithDefaults returns the settings as a spec with all fields set.
 func (s *Settings) WithDefaults() v1alpha1.OutlierDetection {
 	number := func(n uint32) *int32 { i := int32(n); return &i }
 	text := func(d time.Duration) v1alpha1.EjectionTime { return v1alpha1.EjectionTime(d.String()) }
@@ -191,10 +201,58 @@ func (s *Settings) WithDefaults() v1alpha1.OutlierDetection {
 	}
 }
 
-// seconds writes a duration without minutes and hours, which the pattern of the jitter doesn't know.
+// seconds formats a duration without minutes and hours, which the field's pattern doesn't allow.
 func seconds(d time.Duration) string {
 	if d%time.Second == 0 {
 		return fmt.Sprintf("%ds", d/time.Second)
 	}
 	return fmt.Sprintf("%dms", d.Milliseconds())
+}
+
+// EffectivePolicy returns the policy that is in force for a cluster in a lifecycle state, where wanted is the policy that holds and before
+// was in force; nil is none. The cluster's endpoints are updated in any state.
+func EffectivePolicy(state lifecycle.State, wanted, before *Policy) *Policy {
+	switch {
+	case state == lifecycle.Active || wanted.sameRevision(before):
+		return wanted
+	case state.IsFrozen():
+		return before
+	case !wanted.Detects():
+		return wanted
+	case before.Detects() && before.UID == wanted.UID: // it was changed since
+		return before
+	}
+	return nil
+}
+
+// sameRevision says whether two policies are the same generation of one, or detect nothing.
+func (p *Policy) sameRevision(other *Policy) bool {
+	if !p.Detects() || !other.Detects() {
+		return p.Detects() == other.Detects()
+	}
+	return p.UID == other.UID && p.Generation == other.Generation
+}
+
+// TriggerText says which errors eject a host.
+func (s *Settings) TriggerText() string {
+	switch errors, local := s.ServerErrorThreshold(), s.LocalOriginThreshold(); {
+	case errors > 0 && local > 0:
+		return fmt.Sprintf("%d consecutive 5xx, or %d consecutive failures of Envoy's own", errors, local)
+	case local > 0:
+		return fmt.Sprintf("%d consecutive failures of Envoy's own; 5xx don't count", local)
+	case errors > 0 && s.Split:
+		return fmt.Sprintf("%d consecutive 5xx; failures of Envoy's own don't count", errors)
+	case errors > 0:
+		return fmt.Sprintf("%d consecutive 5xx, failures of Envoy's own among them", errors)
+	}
+	return "every detector is off"
+}
+
+// DurationText says for how long a host is ejected.
+func (s *Settings) DurationText() string {
+	text := fmt.Sprintf("%s, each further time as much more, at most %s", s.BaseEjectionTime(), s.MaxEjectionTime())
+	if s.MaxJitter() > 0 {
+		text += fmt.Sprintf(", and up to %s by chance", s.MaxJitter())
+	}
+	return text + fmt.Sprintf("; it ends at the first sweep after, every %s", s.SweepInterval())
 }

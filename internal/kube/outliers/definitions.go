@@ -17,24 +17,25 @@ import (
 )
 
 const (
-	// soonest after a definition came it is asked again whether its kind is served: that takes a moment.
-	soonest = 200 * time.Millisecond
-	// latest is how long it takes at most until it is asked again.
-	latest = 30 * time.Second
-	// settled after a change of a definition is what the API server says of its kind: until then it may say what was before.
-	settled = 10 * time.Second
+	// minRetryDelay is the first delay before discovery is repeated for a kind: after its definition is created it takes a moment until it is
+	// served.
+	minRetryDelay = 200 * time.Millisecond
+	// maxRetryDelay is the longest.
+	maxRetryDelay = 30 * time.Second
+	// settleDelay after a change of a definition the API server's discovery is current: until then it may be that of before.
+	settleDelay = 10 * time.Second
 )
 
-// followed are the kinds that a cluster may have or not.
-var followed = slices.Concat(outlier.RouteKinds, outlier.PatchKinds)
+// optionalKinds are the kinds that a cluster may not have.
+var optionalKinds = slices.Concat(outlier.RouteKinds, outlier.PatchKinds)
 
-// definitions are the CustomResourceDefinitions of what is followed. Each is watched by its name: all of a cluster may be megabytes, and would
-// need the right to read any. One that isn't there costs nothing but its watch.
+// definitions are informers of the CustomResourceDefinitions of the optionalKinds. Each is watched by its name: all of a cluster may be
+// megabytes, and would need the right to read any. One that doesn't exist costs only its watch.
 type definitions map[schema.GroupKind]toolscache.SharedIndexInformer
 
 func newDefinitions(watch func(name string) toolscache.SharedIndexInformer) definitions {
 	all := definitions{}
-	for _, kind := range followed {
+	for _, kind := range optionalKinds {
 		all[kind] = watch(definitionOf(kind))
 	}
 	return all
@@ -49,16 +50,16 @@ func definitionOf(kind schema.GroupKind) string {
 	return plural.GroupResource().String()
 }
 
-// absent says whether a kind is known to have no definition.
-func (d definitions) absent(kind schema.GroupKind) bool {
+// isAbsent says whether a kind is known to have no definition.
+func (d definitions) isAbsent(kind schema.GroupKind) bool {
 	return d[kind].HasSynced() && len(d[kind].GetStore().ListKeys()) == 0
 }
 
-// run tells of each definition that comes or changes, and of each that can't be watched, until the context ends.
+// run calls back for each definition that is created or changed, and for each that can't be watched, until the context ends.
 func (d definitions) run(ctx context.Context, changed, unwatched func(schema.GroupKind)) error {
 	for kind, watch := range d {
 		err := watch.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *toolscache.Reflector, err error) {
-			log.FromContext(ctx).V(1).Info("Can't watch the definition of a kind of routes; it is asked for instead", "kind", kind.Kind, "trouble", err.Error())
+			log.FromContext(ctx).V(1).Info("Can't watch the CustomResourceDefinition of a kind of routes; discovery is repeated instead", "kind", kind.Kind, "reason", err.Error())
 			unwatched(kind)
 		})
 		if err != nil {
@@ -77,21 +78,21 @@ func (d definitions) run(ctx context.Context, changed, unwatched func(schema.Gro
 	return nil
 }
 
-// Start looks for kinds of routes until the context ends: at first, and when their definitions come. While those can't be watched
-// it asks again and again.
+// Start discovers kinds of routes until the context ends: at first, and when their definitions are created or changed. For those that can't
+// be watched it repeats discovery.
 func (i *Informers) Start(ctx context.Context) error {
-	pace := workqueue.NewTypedItemExponentialFailureRateLimiter[schema.GroupKind](soonest, latest)
+	pace := workqueue.NewTypedItemExponentialFailureRateLimiter[schema.GroupKind](minRetryDelay, maxRetryDelay)
 	queue := workqueue.NewTypedRateLimitingQueue(pace)
 	defer context.AfterFunc(ctx, queue.ShutDown)()
 	defined := newDefinitions(i.Definition)
 	changed := func(kind schema.GroupKind) {
 		queue.Add(kind)
-		queue.AddAfter(kind, settled)
+		queue.AddAfter(kind, settleDelay)
 	}
 	if err := defined.run(ctx, changed, queue.Add); err != nil {
 		return err
 	}
-	for _, kind := range followed {
+	for _, kind := range optionalKinds {
 		queue.Add(kind)
 	}
 	for {
@@ -99,11 +100,11 @@ func (i *Informers) Start(ctx context.Context) error {
 		if stopping {
 			return nil
 		}
-		served, err := i.look(ctx, kind)
+		served, err := i.refreshKind(ctx, kind)
 		if err != nil {
-			log.FromContext(ctx).Error(err, "Can't find out whether the cluster has a kind of routes; OutlierPolicies for it wait", "kind", kind.Kind)
+			log.FromContext(ctx).Error(err, "Can't discover whether the cluster has a kind of routes; OutlierPolicies for it are pending", "kind", kind.Kind)
 		}
-		if served || err == nil && defined.absent(kind) {
+		if served || err == nil && defined.isAbsent(kind) {
 			queue.Forget(kind)
 		} else {
 			queue.AddRateLimited(kind)
@@ -112,15 +113,16 @@ func (i *Informers) Start(ctx context.Context) error {
 	}
 }
 
-// NeedLeaderElection is false: the webhook of every replica asks.
+// NeedLeaderElection is false: the webhook of every replica needs it.
 func (i *Informers) NeedLeaderElection() bool { return false }
 
-// look begins to watch a kind of routes if the cluster has it, and in another version when the one that is watched isn't served any more.
-func (i *Informers) look(ctx context.Context, kind schema.GroupKind) (served bool, err error) {
+// refreshKind starts an informer of a kind of routes if the cluster has it, or one of another version when the informer's is no longer
+// served.
+func (i *Informers) refreshKind(ctx context.Context, kind schema.GroupKind) (served bool, err error) {
 	i.mu.Lock()
 	known := i.routes[kind]
 	i.mu.Unlock()
-	found, err := i.find(ctx, kind, known)
+	found, err := i.discover(ctx, kind, known)
 	if err != nil {
 		return false, err
 	}
@@ -133,12 +135,12 @@ func (i *Informers) look(ctx context.Context, kind schema.GroupKind) (served boo
 	return found.informer != nil, nil
 }
 
-// find begins to watch a kind if the API server serves it. Of one that it doesn't serve any more, what is known stays. The watch of a
-// version that is gone stays too, and fails by and by: somebody may be reading from it, and would have it begin anew.
-func (i *Informers) find(ctx context.Context, kind schema.GroupKind, known routeKind) (routeKind, error) {
+// discover starts an informer of a kind if the API server serves it. Of a kind that is no longer served, the known state stays. The informer
+// of an old version isn't stopped, though its watch fails: a concurrent reader would start it again.
+func (i *Informers) discover(ctx context.Context, kind schema.GroupKind, known routeKind) (routeKind, error) {
 	if known.informer != nil {
 		if _, err := i.Mapper.RESTMapping(kind, known.Version); !meta.IsNoMatchError(err) {
-			return known, asked(kind, err)
+			return known, discoveryError(kind, err)
 		}
 	}
 	mapping, err := i.Mapper.RESTMapping(kind)
@@ -146,16 +148,16 @@ func (i *Informers) find(ctx context.Context, kind schema.GroupKind, known route
 		return known, nil
 	}
 	if err != nil {
-		return routeKind{}, asked(kind, err)
+		return routeKind{}, discoveryError(kind, err)
 	}
 	route := &unstructured.Unstructured{}
 	route.SetGroupVersionKind(mapping.GroupVersionKind)
-	informer, err := i.follow(ctx, route)
+	informer, err := i.startInformer(ctx, route)
 	return routeKind{mapping.GroupVersionKind, informer}, err
 }
 
-// asked says what an error was about.
-func asked(kind schema.GroupKind, err error) error {
+// discoveryError adds the kind to an error.
+func discoveryError(kind schema.GroupKind, err error) error {
 	if err != nil {
 		return fmt.Errorf("look for %s: %w", kind, err)
 	}

@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 )
 
-// apiServer has definitions of routes' kinds and serves the kinds, each when told, and counts how often it is asked for a kind.
+// apiServer has definitions of routes' kinds and serves the kinds, each when a test sets it, and counts how often a kind is discovered.
 type apiServer struct {
 	asked   atomic.Int32
 	refuses atomic.Bool // to tell of definitions
@@ -79,8 +79,8 @@ func (s *apiServer) serve(kind, version string) {
 	s.serves[kind] = version
 }
 
-// look has informers look at an API server, as long as the test goes.
-func look(t *testing.T, s *apiServer) *Informers {
+// startInformers starts informers of an API server, until the test ends.
+func startInformers(t *testing.T, s *apiServer) *Informers {
 	t.Helper()
 	i := &Informers{Cache: &informertest.FakeInformers{Scheme: runtime.NewScheme()}, Mapper: s, Definition: s.definition}
 	go func() {
@@ -96,7 +96,7 @@ func TestAKindWithoutADefinitionIsNotAskedForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		server := newAPIServer()
-		i := look(t, server)
+		i := startInformers(t, server)
 		asked := server.asked.Load()
 		time.Sleep(24 * time.Hour)
 		g.Expect(server.asked.Load()).To(Equal(asked))
@@ -108,14 +108,14 @@ func TestAKindIsFoundWhenItIsServedAfterItsDefinitionCame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		server := newAPIServer()
-		i := look(t, server)
+		i := startInformers(t, server)
 		asked := server.asked.Load()
 		server.define("httpproxies.projectcontour.io")
 		time.Sleep(time.Second)
 		g.Expect(server.asked.Load()).To(BeNumerically(">", asked))
 		server.serve("HTTPProxy", "v1")
 		server.serve("TCPRoute", "v1") // nobody heard of its definition
-		time.Sleep(latest)
+		time.Sleep(maxRetryDelay)
 		_, found := i.RouteKind("HTTPProxy")
 		g.Expect(found).To(BeTrue())
 		_, found = i.RouteKind("TCPRoute")
@@ -132,7 +132,7 @@ func TestAKindIsFollowedIntoAnotherVersion(t *testing.T) {
 		g := NewWithT(t)
 		server := newAPIServer()
 		server.serve("TCPRoute", "v1alpha2")
-		i := look(t, server)
+		i := startInformers(t, server)
 		version := func() string {
 			kind, found := i.RouteKind("TCPRoute")
 			g.Expect(found).To(BeTrue())
@@ -143,7 +143,7 @@ func TestAKindIsFollowedIntoAnotherVersion(t *testing.T) {
 		server.define("tcproutes.gateway.networking.k8s.io")
 		time.Sleep(time.Second) // and the API server still says what was before
 		server.serve("TCPRoute", "v1")
-		time.Sleep(settled)
+		time.Sleep(settleDelay)
 		g.Expect(version()).To(Equal("v1"))
 
 		server.serve("TCPRoute", "") // its definition is deleted, and comes back
@@ -158,9 +158,9 @@ func TestKindsAreAskedForWhileTheirDefinitionsCannotBeWatched(t *testing.T) {
 		g := NewWithT(t)
 		server := newAPIServer()
 		server.refuses.Store(true)
-		i := look(t, server)
+		i := startInformers(t, server)
 		server.serve("GRPCRoute", "v1")
-		time.Sleep(latest)
+		time.Sleep(maxRetryDelay)
 		_, found := i.RouteKind("GRPCRoute")
 		g.Expect(found).To(BeTrue())
 
@@ -177,7 +177,7 @@ func TestDefinitionsHaveTheNamesThatTheManagerMayWatch(t *testing.T) {
 	g := NewWithT(t)
 	text, err := os.ReadFile("../../../config/rbac/manager_role.yaml")
 	g.Expect(err).NotTo(HaveOccurred())
-	for _, kind := range followed {
+	for _, kind := range optionalKinds {
 		g.Expect(string(text)).To(MatchRegexp(`[\[ ]%s[,\]]`, regexp.QuoteMeta(definitionOf(kind))))
 	}
 }

@@ -1,5 +1,10 @@
-// Package outliers keeps what OutlierPolicies are about, by the manager's informers: policies, Services, EndpointSlices, and
-// routes of those kinds that the cluster has.
+// Package outliers has the informers of what OutlierPolicies apply to: policies, Services, EndpointSlices, and routes of those kinds that the
+// cluster has. A kind of routes is in one of these states:
+//
+//	not discovered ──> absent ──(CustomResourceDefinition is created)──> syncing ──> read
+//	       └─────────────────────────────────────────────────────────────^
+//
+// Begin to read at Informers.Objects for the reads, and at Informers.Start for the discovery of kinds.
 package outliers
 
 import (
@@ -7,42 +12,38 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 )
 
-// Informers are a Runnable of every replica: the webhook asks them too.
+// Informers are a Runnable of every replica: the webhook reads them too.
 type Informers struct {
 	Cache cache.Cache
-	// Mapper finds kinds of routes as they are served now: what one remembers of a group hides a version that it gets later.
+	// Mapper maps kinds of routes as they are served now. It must not cache: a cached group hides versions that are added later.
 	Mapper Mapper
-	// Definition makes a watch of the CustomResourceDefinition with a name.
+	// Definition makes an informer of the CustomResourceDefinition with a name.
 	Definition   func(name string) toolscache.SharedIndexInformer
 	OwnNamespace string
 
 	mu sync.Mutex
-	// core are the informers of what every cluster has; needs mu.
+	// core are the informers of kinds that every cluster has; needs mu.
 	core []cache.Informer
-	// routes are the kinds of routes about which is known whether the cluster has them; needs mu.
+	// routes are the kinds of routes that were discovered to exist or not; needs mu.
 	routes map[schema.GroupKind]routeKind
-	// handlers are told of whatever changes; needs mu.
+	// handlers of all informers; needs mu.
 	handlers []toolscache.ResourceEventHandler
 }
 
-// Mapper tells how a kind is served.
+// Mapper returns how a kind is served.
 type Mapper interface {
 	RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error)
 }
@@ -55,10 +56,10 @@ type routeKind struct {
 
 func (k routeKind) read() bool { return k.informer == nil || k.informer.HasSynced() }
 
-// Follow begins to watch what every cluster has. The cache does so when it starts.
-func (i *Informers) Follow(ctx context.Context) error {
+// WatchCore adds informers of the kinds that every cluster has. They run once the cache starts.
+func (i *Informers) WatchCore(ctx context.Context) error {
 	for _, object := range []client.Object{&corev1.Service{}, &discoveryv1.EndpointSlice{}, &v1alpha1.OutlierPolicy{}} {
-		informer, err := i.follow(ctx, object)
+		informer, err := i.startInformer(ctx, object)
 		if err != nil {
 			return err
 		}
@@ -69,7 +70,7 @@ func (i *Informers) Follow(ctx context.Context) error {
 	return nil
 }
 
-// OnChange has a handler told of each object that comes, changes or goes.
+// OnChange adds a handler to all informers, also to those of kinds that are discovered later.
 func (i *Informers) OnChange(handler toolscache.ResourceEventHandler) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -88,7 +89,7 @@ func (i *Informers) OnChange(handler toolscache.ResourceEventHandler) error {
 	return nil
 }
 
-func (i *Informers) follow(ctx context.Context, object client.Object) (cache.Informer, error) {
+func (i *Informers) startInformer(ctx context.Context, object client.Object) (cache.Informer, error) {
 	informer, err := i.Cache.GetInformer(ctx, object, cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, fmt.Errorf("watch %T: %w", object, err)
@@ -103,17 +104,17 @@ func (i *Informers) follow(ctx context.Context, object client.Object) (cache.Inf
 	return informer, nil
 }
 
-// Synced says whether everything is known.
+// Synced says whether all informers are synced, and all kinds of routes discovered.
 func (i *Informers) Synced() bool { return i.CoreSynced() && len(i.unread()) == 0 }
 
-// CoreSynced says whether everything is known but routes: their definitions are others', and may be broken.
+// CoreSynced says whether all informers but those of routes are synced: the definitions of routes belong to others, and may be broken.
 func (i *Informers) CoreSynced() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return !slices.ContainsFunc(i.core, func(informer cache.Informer) bool { return !informer.HasSynced() })
 }
 
-// unread are the kinds of routes of which isn't known yet which there are.
+// unread are the kinds of routes that aren't discovered, or whose informers aren't synced.
 func (i *Informers) unread() map[string]bool { return i.unreadOf(outlier.RouteKinds) }
 
 func (i *Informers) unreadOf(kinds []schema.GroupKind) map[string]bool {
@@ -128,7 +129,7 @@ func (i *Informers) unreadOf(kinds []schema.GroupKind) map[string]bool {
 	return unread
 }
 
-// RouteKind gives a kind of routes as the cluster serves it; ok is false for one that the cluster doesn't have, as far as is known.
+// RouteKind returns a kind of routes as the cluster serves it; ok is false for one that the cluster isn't known to have.
 func (i *Informers) RouteKind(kind string) (served schema.GroupVersionKind, ok bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -140,101 +141,15 @@ func (i *Informers) RouteKind(kind string) (served schema.GroupVersionKind, ok b
 	return served, false
 }
 
-// Forecast tells what a policy would mean if it were in force now.
-func (i *Informers) Forecast(ctx context.Context, op *v1alpha1.OutlierPolicy, _ limit.Limits, _ time.Time) (outlier.Forecast, error) {
-	namespace := op.Namespace
-	if len(op.Spec.TargetRefs) == 0 && namespace == i.OwnNamespace {
-		namespace = "" // it is the cluster's default
-	}
-	w, err := i.World(ctx, namespace)
-	if err != nil {
-		return outlier.Forecast{}, err
-	}
-	return outlier.ForecastOf(op, w, i.OwnNamespace), nil
-}
+// RouteKindState says whether the cluster serves a kind of routes, and whether its objects are read.
+type RouteKindState struct{ Served, Read bool }
 
-// World is a namespace with the cluster's default, or with "" everything. It is the cache's own: nobody may change it.
-func (i *Informers) World(ctx context.Context, namespace string) (outlier.World, error) {
-	w := outlier.World{Slices: map[types.NamespacedName][]*discoveryv1.EndpointSlice{}}
-	var services corev1.ServiceList
-	var endpoints discoveryv1.EndpointSliceList
-	for _, list := range []client.ObjectList{&services, &endpoints} {
-		if err := i.list(ctx, list, namespace); err != nil {
-			return w, err
-		}
-	}
-	for n := range services.Items {
-		w.Services = append(w.Services, &services.Items[n])
-	}
-	for n := range endpoints.Items {
-		s := &endpoints.Items[n]
-		of := types.NamespacedName{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]}
-		w.Slices[of] = append(w.Slices[of], s)
-	}
-	var err error
-	if w.Policies, err = i.Policies(ctx, namespace); err != nil {
-		return w, err
-	}
-	w.Unread = i.unread() // before routes: what is read meanwhile is left to the next time
-	w.Routes, err = i.Routes(ctx, namespace)
-	return w, err
-}
-
-// Policies of a namespace, of all with "", and the cluster's default.
-func (i *Informers) Policies(ctx context.Context, namespace string) (all []*v1alpha1.OutlierPolicy, err error) {
-	var policies, own v1alpha1.OutlierPolicyList
-	if err := i.list(ctx, &policies, namespace); err != nil {
-		return nil, err
-	}
-	for n := range policies.Items {
-		all = append(all, &policies.Items[n])
-	}
-	if namespace == "" || namespace == i.OwnNamespace || i.OwnNamespace == "" {
-		return all, nil
-	}
-	if err := i.list(ctx, &own, i.OwnNamespace); err != nil {
-		return nil, err
-	}
-	for n := range own.Items {
-		if own.Items[n].Name == outlier.DefaultName {
-			all = append(all, &own.Items[n])
-		}
-	}
-	return all, nil
-}
-
-// Routes of a namespace, of all with "", and of those kinds that are read.
-func (i *Informers) Routes(ctx context.Context, namespace string) (all []outlier.Route, err error) {
+// RouteKindStates are those of all kinds of routes.
+func (i *Informers) RouteKindStates() map[string]RouteKindState {
+	unread, all := i.unread(), map[string]RouteKindState{}
 	for _, kind := range outlier.RouteKinds {
-		if err := i.each(ctx, kind, namespace, func(object map[string]any) { all = append(all, outlier.ReadRoute(object)) }); err != nil {
-			return nil, err
-		}
+		_, served := i.RouteKind(kind.Kind)
+		all[kind.Kind] = RouteKindState{Served: served, Read: !unread[kind.Kind]}
 	}
-	return all, nil
-}
-
-// each gives the objects of a kind in a namespace, or in all with ""; none while the kind isn't read: to list it would wait for it.
-func (i *Informers) each(ctx context.Context, kind schema.GroupKind, namespace string, take func(object map[string]any)) error {
-	i.mu.Lock()
-	found := i.routes[kind]
-	i.mu.Unlock()
-	if found.informer == nil || !found.read() {
-		return nil
-	}
-	objects := &unstructured.UnstructuredList{}
-	objects.SetGroupVersionKind(found.GroupVersion().WithKind(kind.Kind + "List"))
-	if err := i.list(ctx, objects, namespace); err != nil {
-		return err
-	}
-	for n := range objects.Items {
-		take(objects.Items[n].Object)
-	}
-	return nil
-}
-
-func (i *Informers) list(ctx context.Context, list client.ObjectList, namespace string) error {
-	if err := i.Cache.List(ctx, list, client.UnsafeDisableDeepCopy, client.InNamespace(namespace)); err != nil {
-		return fmt.Errorf("list %T in the cache: %w", list, err)
-	}
-	return nil
+	return all
 }

@@ -36,23 +36,23 @@ func TestRoutesThatCannotBeReadKeepNothingElseWaiting(t *testing.T) {
 	frozen := controllertest.NewFakeInformer()
 	objects := &informertest.FakeInformers{Scheme: scheme}
 	i := &Informers{Cache: objects, Mapper: mapper{}}
-	g.Expect(i.Follow(t.Context())).To(Succeed())
+	g.Expect(i.WatchCore(t.Context())).To(Succeed())
 	objects.InformersByGVK[route] = frozen
 
 	var failed []error
 	for _, kind := range outlier.RouteKinds {
-		_, err := i.look(t.Context(), kind)
+		_, err := i.refreshKind(t.Context(), kind)
 		failed = append(failed, err)
 	}
 	g.Expect(errors.Join(failed...)).To(MatchError(ContainSubstring("look for HTTPProxy")))
 	g.Expect(i.CoreSynced()).To(BeTrue())
 	g.Expect(i.Synced()).To(BeFalse())
-	w, err := i.World(t.Context(), "")
+	w, err := i.Objects(t.Context(), "")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(w.Unread).To(Equal(map[string]bool{"HTTPRoute": true, "HTTPProxy": true}))
 
 	frozen.Synced()
-	w, err = i.World(t.Context(), "")
+	w, err = i.Objects(t.Context(), "")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(w.Unread).To(Equal(map[string]bool{"HTTPProxy": true}))
 	kind, ok := i.RouteKind("HTTPRoute")

@@ -70,7 +70,7 @@ func outliers(t *testing.T, op *v1alpha1.OutlierPolicy) []any {
 	t.Helper()
 	tcp := "tcp"
 	target := []v1alpha1.OutlierTargetReference{{Kind: "Service", Name: "bytes"}}
-	return []any{outlier.ForecastOf(op, outlier.World{
+	return []any{outlier.ForecastOf(op, outlier.Objects{
 		Services: []*corev1.Service{{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bytes"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 5432, AppProtocol: &tcp}}},
 		}},

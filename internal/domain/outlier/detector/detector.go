@@ -1,6 +1,10 @@
-// Package detector foretells what Envoy's outlier detector does with one cluster: who is ejected, when, and when the ejection
-// ends. It does what source/common/upstream/outlier_detection_impl.cc of Envoy 1.39 does for consecutive errors, which are all
-// that an OutlierPolicy switches on, for a cluster whose hosts stay the same. Time counts from when the cluster was made.
+// Package detector simulates Envoy's outlier detector for one cluster: which hosts are ejected, when, and when the ejection ends. It follows
+// source/common/upstream/outlier_detection_impl.cc of Envoy 1.39 for consecutive errors, which are all that an OutlierPolicy enables, for a
+// cluster whose hosts stay the same. Time counts from when the cluster was made.
+//
+//	active ──(threshold of consecutive errors)──> ejected ──(first sweep after its time)──> active
+//
+// Begin to read at Simulate.
 package detector
 
 import (
@@ -17,7 +21,7 @@ type Outcome int
 const (
 	// Answered: the host answered with an HTTP status.
 	Answered Outcome = iota
-	// Connected: a connection for bytes alone was made.
+	// Connected: a raw TCP connection was made.
 	Connected
 	// ConnectFailed: no connection was made, or not in time.
 	ConnectFailed
@@ -40,7 +44,7 @@ const (
 	ConsecutiveLocalOrigin  Cause = "CONSECUTIVE_LOCAL_ORIGIN_FAILURE"
 )
 
-// Action is what became of a host.
+// Action is what the detector did with a host.
 type Action string
 
 const (
@@ -54,7 +58,7 @@ const (
 	Spared Action = "Spared"
 )
 
-// Event is what became of a host at a time.
+// Event is what the detector did with a host at a time.
 type Event struct {
 	At     time.Duration
 	Host   string
@@ -63,19 +67,19 @@ type Event struct {
 	Cause Cause
 	// For is the length of an ejection, jitter included; it ends at the first sweep after it.
 	For time.Duration
-	// Times is how often the host has been ejected.
-	Times int
+	// Ejections is how often the host has been ejected.
+	Ejections int
 }
 
-// defaultThreshold holds also where a detector isn't enforced: it counts all the same.
+// defaultThreshold applies also where a detector isn't enforced: it counts anyway.
 const defaultThreshold = 5
 
-// monitor is what Envoy knows of a host.
+// monitor is Envoy's state of a host.
 type monitor struct {
 	serverErrors, localFailures uint32
 	ejected                     bool
-	ejectedAt, ends             time.Duration
-	times                       int
+	ejectedAt, endsAt           time.Duration
+	ejections                   int
 	// backoff is the factor of the next ejection, less one.
 	backoff int64
 	// returned is set once an ejection was over, at returnedAt.
@@ -86,22 +90,22 @@ type monitor struct {
 // Detector is one cluster in one Envoy.
 type Detector struct {
 	settings outlier.Settings
-	// jitter chooses a time up to a maximum.
-	jitter   func(maximum time.Duration) time.Duration
-	names    []string
-	hosts    map[string]*monitor
-	active   int
-	now      time.Duration
-	nextLook time.Duration
-	events   []Event
+	// jitter returns a time up to a maximum.
+	jitter    func(maximum time.Duration) time.Duration
+	names     []string
+	hosts     map[string]*monitor
+	active    int
+	now       time.Duration
+	nextSweep time.Duration
+	events    []Event
 }
 
-// New makes a Detector of hosts. Jitter chooses a time up to a maximum; nil chooses none.
+// New makes a Detector of hosts. Jitter returns a time up to a maximum; nil stands for no jitter.
 func New(settings outlier.Settings, hosts []string, jitter func(maximum time.Duration) time.Duration) *Detector {
 	if jitter == nil {
 		jitter = func(time.Duration) time.Duration { return 0 }
 	}
-	d := &Detector{settings: settings, jitter: jitter, hosts: map[string]*monitor{}, nextLook: settings.SweepInterval()}
+	d := &Detector{settings: settings, jitter: jitter, hosts: map[string]*monitor{}, nextSweep: settings.SweepInterval()}
 	for _, host := range hosts {
 		if d.hosts[host] == nil {
 			d.hosts[host], d.names = &monitor{}, append(d.names, host)
@@ -114,16 +118,16 @@ func New(settings outlier.Settings, hosts []string, jitter func(maximum time.Dur
 // Events are all that happened so far, in their order.
 func (d *Detector) Events() []Event { return d.events }
 
-// Advance lets time pass up to a moment, with the sweeps that come before it or at it.
+// Advance moves the time forward, with the sweeps up to and at the new time.
 func (d *Detector) Advance(to time.Duration) {
 	interval := d.settings.SweepInterval()
-	for d.nextLook <= to {
-		if idle := min(d.idleUntil(), to) - d.nextLook; idle > 0 {
-			d.nextLook += idle / interval * interval
+	for d.nextSweep <= to {
+		if idle := min(d.idleUntil(), to) - d.nextSweep; idle > 0 {
+			d.nextSweep += idle / interval * interval
 		}
-		d.now = d.nextLook
+		d.now = d.nextSweep
 		d.sweep()
-		d.nextLook += interval
+		d.nextSweep += interval
 	}
 	d.now = max(d.now, to)
 }
@@ -134,7 +138,7 @@ func (d *Detector) idleUntil() time.Duration {
 	for _, m := range d.hosts {
 		switch {
 		case m.ejected:
-			until = min(until, m.ends)
+			until = min(until, m.endsAt)
 		case m.returned && m.backoff > 0:
 			return d.now
 		}
@@ -142,14 +146,14 @@ func (d *Detector) idleUntil() time.Duration {
 	return until
 }
 
-// Report tells how a request to a host ended now. A host that the cluster doesn't have is nobody's.
+// Report counts the result of a request to a host now. Hosts that the cluster doesn't have are ignored.
 func (d *Detector) Report(host string, r Result) {
 	m := d.hosts[host]
 	if m == nil {
 		return
 	}
 	if d.settings.Split {
-		d.reportApart(host, m, r)
+		d.reportSplit(host, m, r)
 		return
 	}
 	switch r.Outcome {
@@ -162,8 +166,8 @@ func (d *Detector) Report(host string, r Result) {
 	}
 }
 
-// reportApart counts Envoy's own errors for themselves. Whoever answers or is too slow was connected before.
-func (d *Detector) reportApart(host string, m *monitor, r Result) {
+// reportSplit counts locally originated errors separately. A host that answers, or times out, was connected before.
+func (d *Detector) reportSplit(host string, m *monitor, r Result) {
 	if r.Outcome != ConnectFailed {
 		m.localFailures = 0
 	}
@@ -199,17 +203,17 @@ func threshold(n *uint32) uint32 {
 	return *n
 }
 
-// detected ejects a host, if that is enforced and there is room. Its count begins anew in any case; while it is ejected it goes
-// on, and detects nothing until the host is back.
+// detected ejects a host, if that is enforced and mayEject. Its count is reset in any case; while it is ejected the count continues, and
+// detects nothing until the host returns.
 func (d *Detector) detected(host string, m *monitor, cause Cause, enforced bool) {
 	if m.ejected {
 		return
 	}
 	switch {
-	case !d.room():
-		d.tell(Event{Host: host, Action: Spared, Cause: cause, Times: m.times})
+	case !d.mayEject():
+		d.record(Event{Host: host, Action: Spared, Cause: cause, Ejections: m.ejections})
 	case !enforced || d.settings.Observe:
-		d.tell(Event{Host: host, Action: Observed, Cause: cause, Times: m.times})
+		d.record(Event{Host: host, Action: Observed, Cause: cause, Ejections: m.ejections})
 	default:
 		d.eject(host, m, cause)
 	}
@@ -220,32 +224,32 @@ func (d *Detector) detected(host string, m *monitor, cause Cause, enforced bool)
 	}
 }
 
-// room says whether one more may be ejected.
-func (d *Detector) room() bool {
+// mayEject says whether one more host may be ejected.
+func (d *Detector) mayEject() bool {
 	share := 100 * float64(d.active+1) / float64(len(d.names))
 	return share <= float64(min(100, d.settings.MaxEjectionPercent())) || d.active == 0 && d.settings.AlwaysEjectOneHost
 }
 
 func (d *Detector) eject(host string, m *monitor, cause Cause) {
-	base, longest := d.settings.BaseEjectionTime(), d.settings.MaxEjectionTime()
-	if time.Duration(m.backoff)*base < longest+base {
+	base, maximum := d.settings.BaseEjectionTime(), d.settings.MaxEjectionTime()
+	if time.Duration(m.backoff)*base < maximum+base {
 		m.backoff++
 	}
 	d.active++
-	m.times++
-	length := min(base*time.Duration(m.backoff), longest) + d.jitter(d.settings.MaxJitter())
-	m.ejected, m.ejectedAt, m.ends = true, d.now, d.now+length
-	d.tell(Event{Host: host, Action: Ejected, Cause: cause, For: length, Times: m.times})
+	m.ejections++
+	length := min(base*time.Duration(m.backoff), maximum) + d.jitter(d.settings.MaxJitter())
+	m.ejected, m.ejectedAt, m.endsAt = true, d.now, d.now+length
+	d.record(Event{Host: host, Action: Ejected, Cause: cause, For: length, Ejections: m.ejections})
 }
 
-// sweep ends ejections that are over, and forgives those who have been back for an interval.
+// sweep ends ejections whose time is over, and reduces the backoff of hosts that returned at least an interval ago.
 func (d *Detector) sweep() {
 	for _, host := range d.names {
-		if m := d.hosts[host]; m.ejected && m.ends <= d.now {
+		if m := d.hosts[host]; m.ejected && m.endsAt <= d.now {
 			d.active--
 			m.ejected, m.serverErrors, m.localFailures = false, 0, 0
 			m.returned, m.returnedAt = true, d.now
-			d.tell(Event{Host: host, Action: Returned, For: d.now - m.ejectedAt, Times: m.times})
+			d.record(Event{Host: host, Action: Returned, For: d.now - m.ejectedAt, Ejections: m.ejections})
 		}
 	}
 	for _, m := range d.hosts {
@@ -255,7 +259,7 @@ func (d *Detector) sweep() {
 	}
 }
 
-func (d *Detector) tell(e Event) {
+func (d *Detector) record(e Event) {
 	e.At = d.now
 	d.events = append(d.events, e)
 }

@@ -28,7 +28,7 @@ func settings(t testing.TB, spec string) outlier.Settings {
 	return p.Settings
 }
 
-func told(events []detector.Event) (lines []string) {
+func eventLines(events []detector.Event) (lines []string) {
 	for _, e := range events {
 		line := fmt.Sprintf("%v %s %s", e.At, e.Host, e.Action)
 		if e.Cause != "" {
@@ -143,7 +143,7 @@ func TestSimulate(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, told(detector.Simulate(settings(t, test.spec), test.trace, nil))); diff != "" {
+			if diff := cmp.Diff(test.want, eventLines(detector.Simulate(settings(t, test.spec), test.trace, nil))); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
 			}
 		})
@@ -207,7 +207,7 @@ func TestWhatHoldsOfEverySimulation(t *testing.T) {
 		events := detector.Simulate(s, tr, func(most time.Duration) time.Duration {
 			return time.Duration(rapid.Int64Range(0, int64(most/time.Millisecond)).Draw(t, "jitter")) * time.Millisecond
 		})
-		away := map[string]detector.Event{}
+		ejected := map[string]detector.Event{}
 		times := map[string]int{}
 		last := time.Duration(0)
 		for _, e := range events {
@@ -215,33 +215,33 @@ func TestWhatHoldsOfEverySimulation(t *testing.T) {
 				t.Fatalf("%v is before %v", e, last)
 			}
 			last = e.At
-			was, gone := away[e.Host]
+			ejection, isEjected := ejected[e.Host]
 			switch e.Action {
 			case detector.Ejected:
 				times[e.Host]++
-				if s.Observe || gone || e.Times != times[e.Host] {
+				if s.Observe || isEjected || e.Ejections != times[e.Host] {
 					t.Fatalf("ejected while observing, twice, or miscounted: %+v", e)
 				}
-				if away[e.Host] = e; len(away) > s.Ejectable(len(tr.Hosts)) {
-					t.Fatalf("%d of %d hosts are ejected, of at most %d", len(away), len(tr.Hosts), s.Ejectable(len(tr.Hosts)))
+				if ejected[e.Host] = e; len(ejected) > s.Ejectable(len(tr.Hosts)) {
+					t.Fatalf("%d of %d hosts are ejected, of at most %d", len(ejected), len(tr.Hosts), s.Ejectable(len(tr.Hosts)))
 				}
 				if e.For < min(s.BaseEjectionTime(), s.MaxEjectionTime()) || e.For > min(time.Duration(times[e.Host])*s.BaseEjectionTime(), s.MaxEjectionTime())+s.MaxJitter() {
 					t.Fatalf("ejected for %v, the %dth time", e.For, times[e.Host])
 				}
 			case detector.Returned:
-				ends, step := was.At+was.For, s.SweepInterval()
-				if !gone || e.At%step != 0 || e.At < ends || e.At-step >= ends && e.At-step > was.At {
-					t.Fatalf("returned at %v; it was ejected at %v for %v, sweeps are every %v", e.At, was.At, was.For, step)
+				ends, step := ejection.At+ejection.For, s.SweepInterval()
+				if !isEjected || e.At%step != 0 || e.At < ends || e.At-step >= ends && e.At-step > ejection.At {
+					t.Fatalf("returned at %v; it was ejected at %v for %v, sweeps are every %v", e.At, ejection.At, ejection.For, step)
 				}
-				delete(away, e.Host)
+				delete(ejected, e.Host)
 			case detector.Spared:
-				if gone || len(away) < s.Ejectable(len(tr.Hosts)) && !s.Observe && s.ServerErrorThreshold()+s.LocalOriginThreshold() > 0 {
-					t.Fatalf("spared, though only %d are ejected: %+v", len(away), e)
+				if isEjected || len(ejected) < s.Ejectable(len(tr.Hosts)) && !s.Observe && s.ServerErrorThreshold()+s.LocalOriginThreshold() > 0 {
+					t.Fatalf("spared, though only %d are ejected: %+v", len(ejected), e)
 				}
 			}
 		}
-		if len(away) > 0 {
-			t.Fatalf("for ever ejected: %v", away)
+		if len(ejected) > 0 {
+			t.Fatalf("for ever ejected: %v", ejected)
 		}
 	})
 }

@@ -20,19 +20,18 @@ type Sample struct {
 	Result Result
 }
 
-// Trace is what a proxy saw of a cluster.
+// Trace are the requests of a proxy to a cluster.
 type Trace struct {
 	// Hosts of the cluster, also those without requests.
 	Hosts   []string
 	Samples []Sample
-	// Began is when time 0 was; zero when the trace counts time itself.
-	Began time.Time
+	// Start is the date of time 0; zero for a trace with relative times.
+	Start time.Time
 }
 
-// ReadTrace reads lines of time, host and result, separated by commas. A first line that begins with "time" is a heading. The
-// time is a number of seconds or a duration since the cluster was made, or a moment (RFC 3339), then since the first line's. The
-// result is an HTTP status, connected (for bytes alone), connect-failure or timeout; without any the line only names a host.
-// Errors name the line.
+// ReadTrace reads lines of time, host and result, separated by commas. A first line that begins with "time" is a heading. The time is a
+// number of seconds or a duration since the cluster was made, or a date (RFC 3339), which counts from the first line's. The result is an
+// HTTP status, connected (for raw TCP), connect-failure or timeout; a line without a result only names a host. Errors have the line.
 func ReadTrace(r io.Reader) (Trace, error) {
 	lines := csv.NewReader(r)
 	lines.FieldsPerRecord, lines.TrimLeadingSpace, lines.Comment, lines.ReuseRecord = 3, true, '#', true
@@ -87,32 +86,32 @@ func (t *Trace) add(fields []string, known map[string]bool) error {
 // since reads a time.
 func (t *Trace) since(text string) (time.Duration, error) {
 	if moment, err := time.Parse(time.RFC3339, text); err == nil {
-		if t.Began.IsZero() && len(t.Samples) == 0 {
-			t.Began = moment
+		if t.Start.IsZero() && len(t.Samples) == 0 {
+			t.Start = moment
 		}
-		if t.Began.IsZero() || moment.Before(t.Began) {
+		if t.Start.IsZero() || moment.Before(t.Start) {
 			return 0, fmt.Errorf("time %s is before the first line's, or those before are no moments", text)
 		}
-		return moment.Sub(t.Began), nil
+		return moment.Sub(t.Start), nil
 	}
 	d, ok := readDuration(text)
-	if !ok || d < 0 || d > longest || !t.Began.IsZero() {
-		return 0, fmt.Errorf("time %q is neither a number of seconds nor a duration, of at most %s, nor a moment like those before", text, longest)
+	if !ok || d < 0 || d > maxTraceLength || !t.Start.IsZero() {
+		return 0, fmt.Errorf("time %q is neither a number of seconds nor a duration, of at most %s, nor a moment like those before", text, maxTraceLength)
 	}
 	return d, nil
 }
 
 // readDuration reads a duration, or a number of seconds.
 func readDuration(text string) (time.Duration, bool) {
-	if seconds, err := strconv.ParseFloat(text, 64); err == nil && seconds >= 0 && seconds < longest.Seconds() {
+	if seconds, err := strconv.ParseFloat(text, 64); err == nil && seconds >= 0 && seconds < maxTraceLength.Seconds() {
 		return time.Duration(seconds * float64(time.Second)), true
 	}
 	d, err := time.ParseDuration(text)
 	return d, err == nil
 }
 
-// longest is how long a trace may be: more sweeps than a week has aren't worth to wait for.
-const longest = 7 * 24 * time.Hour
+// maxTraceLength bounds a trace, so that the number of sweeps is bounded.
+const maxTraceLength = 7 * 24 * time.Hour
 
 func readResult(text string) (Result, error) {
 	switch text {
@@ -130,8 +129,8 @@ func readResult(text string) (Result, error) {
 	return Result{Status: status}, nil
 }
 
-// Simulate tells what would have become of a trace's hosts, until all of those ejected are back. Requests to an ejected host
-// count as Envoy counts them: it would have sent them elsewhere, which nobody can know.
+// Simulate returns the events of a trace, until all ejected hosts returned. Requests to an ejected host count as Envoy counts them: to which
+// host it would have sent them instead isn't known.
 func Simulate(settings outlier.Settings, t Trace, jitter func(maximum time.Duration) time.Duration) []Event {
 	d := New(settings, t.Hosts, jitter)
 	for _, s := range t.Samples {

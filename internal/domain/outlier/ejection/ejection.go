@@ -1,4 +1,11 @@
-// Package ejection tells from what Envoys answered which hosts are ejected now, and what nobody can tell.
+// Package ejection derives from the answers of polled Envoys which hosts are ejected now, and for which namespaces that isn't known.
+//
+// An Envoy is in one of these states, by the time of its last answer:
+//
+//	pending ──(answer)──> fresh ──(no answer for StaleAfter)──> silent ──(answer)──> fresh
+//	   └──(no answer for StaleAfter since it was first polled)──> silent
+//
+// Begin to read at View.
 package ejection
 
 import (
@@ -10,12 +17,12 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 )
 
-// StaleAfter is how long an answer is believed. Envoys are asked three times in it.
+// StaleAfter is how long an answer is fresh. Envoys are polled three times in it.
 const StaleAfter = 15 * time.Second
 
-// Scope is what an Envoy may be believed about: the namespaces that it gets configuration of.
+// Scope are the namespaces that an Envoy gets configuration of. Its answers count for these only.
 type Scope struct {
-	// Identity is the name in its certificate by which it may.
+	// Identity is the name in its certificate that the scope is for.
 	Identity   string
 	All        bool
 	Namespaces map[string]bool
@@ -30,56 +37,56 @@ type Host struct {
 	Address string
 }
 
-// Envoy is what is known of one that is asked.
+// Envoy is what is known of one that is polled.
 type Envoy struct {
 	// Name of its pod as namespace/name, or its address.
 	Name string
-	// Scope is nil while it hasn't shown who it is: it may be about anything.
+	// Scope is nil before it has authenticated: then it may have any namespace's clusters.
 	Scope *Scope
-	// Asked for the first time.
-	Asked time.Time
-	// Answered last; zero for never.
-	Answered time.Time
-	// Problem is why it doesn't answer; "" if it did when it was asked last.
+	// FirstAsked is when it was polled first.
+	FirstAsked time.Time
+	// LastAnswered is when it answered last; zero for never.
+	LastAnswered time.Time
+	// Problem is why it doesn't answer; "" if it answered the last poll.
 	Problem string
-	// newest problem of those that it had.
-	newest string
-	// Ejected are its ejected hosts by that answer, each since when it is seen to be.
+	// lastProblem is the one of the last poll.
+	lastProblem string
+	// Ejected are its ejected hosts by that answer, each with the time since when it has been observed.
 	Ejected map[Host]time.Time
 }
 
-// told says whether an Envoy has answered lately, and waits while it was asked for the first time only just now.
-func (e *Envoy) told(now time.Time) (fresh, waits bool) {
-	return !e.Answered.IsZero() && now.Sub(e.Answered) <= StaleAfter, e.Answered.IsZero() && now.Sub(e.Asked) <= StaleAfter
+// freshness says whether the last answer is fresh, and whether it is pending: it was first polled only just now.
+func (e *Envoy) freshness(now time.Time) (fresh, pending bool) {
+	return !e.LastAnswered.IsZero() && now.Sub(e.LastAnswered) <= StaleAfter, e.LastAnswered.IsZero() && now.Sub(e.FirstAsked) <= StaleAfter
 }
 
-// concerns says whether an Envoy may have ejected hosts of a namespace's Services.
-func (e *Envoy) concerns(namespace string) bool { return e.Scope == nil || e.Scope.Has(namespace) }
+// maySee says whether an Envoy may have ejected hosts of a namespace's Services.
+func (e *Envoy) maySee(namespace string) bool { return e.Scope == nil || e.Scope.Has(namespace) }
 
-// After is what is known of an Envoy once it has answered. Where it was silent for so long that a host may have been back in
-// between, the ejection is told as seen since now.
-func (e *Envoy) After(scope Scope, ejected []Host, now time.Time) Envoy {
-	fresh, _ := e.told(now)
-	after := Envoy{Name: e.Name, Scope: &scope, Asked: e.Asked, Answered: now, Ejected: make(map[Host]time.Time, len(ejected))}
+// WithAnswer is the Envoy with a new answer. If it was silent so long that a host may have returned in between, its ejections count from
+// now.
+func (e *Envoy) WithAnswer(scope Scope, ejected []Host, now time.Time) Envoy {
+	fresh, _ := e.freshness(now)
+	after := Envoy{Name: e.Name, Scope: &scope, FirstAsked: e.FirstAsked, LastAnswered: now, Ejected: make(map[Host]time.Time, len(ejected))}
 	for _, h := range ejected {
 		since, before := e.Ejected[h]
 		if !fresh || !before {
 			since = now
 		}
-		if scope.Has(h.Cluster.Service.Namespace) { // of others it is not believed
+		if scope.Has(h.Cluster.Service.Namespace) { // its answer doesn't count for other namespaces
 			after.Ejected[h] = since
 		}
 	}
 	return after
 }
 
-// Failed is what is known of an Envoy that didn't answer. Another problem than the one that is told is told once it came twice in a
-// row: two that take turns would be news each time.
-func (e Envoy) Failed(problem string) Envoy {
-	if e.Problem == "" || problem == e.newest {
+// WithProblem is the Envoy after a failed poll. A different problem than the reported one is reported once it came twice in a row: two that
+// alternate would change the status each time.
+func (e Envoy) WithProblem(problem string) Envoy {
+	if e.Problem == "" || problem == e.lastProblem {
 		e.Problem = problem
 	}
-	e.newest = problem
+	e.lastProblem = problem
 	return e
 }
 
@@ -89,42 +96,42 @@ type Silent struct {
 	Problem string
 }
 
-// View is what all Envoys say at one moment.
+// View are the answers of all Envoys at one moment.
 type View struct {
 	envoys []Envoy
 	now    time.Time
-	// Missing are Services that were to lead to Envoys and don't, each with the reason.
+	// Missing are configured Services without Envoys, each with the reason.
 	Missing []string
 }
 
-// NewView puts together what is known of all Envoys that are asked.
+// NewView makes one of all polled Envoys.
 func NewView(envoys []Envoy, missing []string, now time.Time) *View {
 	envoys = slices.SortedFunc(slices.Values(envoys), func(a, b Envoy) int { return cmp.Compare(a.Name, b.Name) })
 	return &View{envoys: envoys, now: now, Missing: missing}
 }
 
-// Waits says whether Envoys that a namespace has to do with were asked only just now: what was told before is left to stand.
-func (v *View) Waits(namespace string) bool {
+// Pending says whether Envoys that may see a namespace were polled only just now: what was reported before stays.
+func (v *View) Pending(namespace string) bool {
 	return slices.ContainsFunc(v.envoys, func(e Envoy) bool {
-		_, waits := e.told(v.now)
-		return waits && e.concerns(namespace)
+		_, pending := e.freshness(v.now)
+		return pending && e.maySee(namespace)
 	})
 }
 
-// Silent are the Envoys of which nobody knows what they have ejected of a namespace.
+// Silent are the Envoys without a fresh answer that may have ejected hosts of a namespace.
 func (v *View) Silent(namespace string) (all []Silent) {
 	for _, e := range v.envoys {
-		if fresh, waits := e.told(v.now); !fresh && !waits && e.concerns(namespace) {
+		if fresh, pending := e.freshness(v.now); !fresh && !pending && e.maySee(namespace) {
 			all = append(all, Silent{e.Name, e.Problem})
 		}
 	}
 	return all
 }
 
-// Answering counts the Envoys that say what they have ejected of a namespace.
+// Answering counts the Envoys with a fresh answer that may see a namespace.
 func (v *View) Answering(namespace string) (n int) {
-	for _, of := range v.answering(namespace) {
-		n += of
+	for _, count := range v.answering(namespace) {
+		n += count
 	}
 	return n
 }
@@ -133,30 +140,30 @@ func (v *View) Answering(namespace string) (n int) {
 func (v *View) answering(namespace string) map[string]int {
 	by := map[string]int{}
 	for _, e := range v.envoys {
-		if fresh, _ := e.told(v.now); fresh && e.concerns(namespace) {
+		if fresh, _ := e.freshness(v.now); fresh && e.maySee(namespace) {
 			by[e.Scope.Identity]++
 		}
 	}
 	return by
 }
 
-// NotAsked counts those of the Envoys that get a namespace's clusters, given by identity, that don't say what they have ejected of it.
-// Which ones they are nobody knows: where they connect from needn't be where they are asked.
+// NotAsked counts the Envoys that get a namespace's clusters, given by identity, less those with a fresh answer. Which ones they are isn't
+// known: the address of their connection isn't the one that is polled.
 func (v *View) NotAsked(namespace string, connected map[string]int) (n int) {
 	answering := v.answering(namespace)
-	for identity, of := range connected {
-		n += max(0, of-answering[identity])
+	for identity, count := range connected {
+		n += max(0, count-answering[identity])
 	}
 	return n
 }
 
-// Count gives how many Envoys answer, and how many are silent.
+// Count returns how many Envoys answer, and how many are silent.
 func (v *View) Count() (answering, silent int) {
 	for _, e := range v.envoys {
-		switch fresh, waits := e.told(v.now); {
+		switch fresh, pending := e.freshness(v.now); {
 		case fresh:
 			answering++
-		case !waits:
+		case !pending:
 			silent++
 		}
 	}
@@ -167,7 +174,7 @@ func (v *View) Count() (answering, silent int) {
 func (v *View) Ejected() int {
 	all := map[Host]bool{}
 	for _, e := range v.envoys {
-		if fresh, _ := e.told(v.now); fresh {
+		if fresh, _ := e.freshness(v.now); fresh {
 			for h := range e.Ejected {
 				all[h] = true
 			}
@@ -184,11 +191,11 @@ type Ejection struct {
 	Since time.Time
 }
 
-// Of tells of one host; ok is false when no Envoy says that it is ejected.
-func (v *View) Of(h Host) (x Ejection, ok bool) {
+// EjectionOf returns a host's ejection; ok is false when no Envoy with a fresh answer has it ejected.
+func (v *View) EjectionOf(h Host) (x Ejection, ok bool) {
 	for _, e := range v.envoys {
 		since, ejected := e.Ejected[h]
-		if fresh, _ := e.told(v.now); !fresh || !ejected {
+		if fresh, _ := e.freshness(v.now); !fresh || !ejected {
 			continue
 		}
 		if x.Envoys++; x.Since.IsZero() || since.Before(x.Since) {
@@ -198,11 +205,11 @@ func (v *View) Of(h Host) (x Ejection, ok bool) {
 	return x, x.Envoys > 0
 }
 
-// Same says whether another view tells the same.
-func (v *View) Same(other *View) bool {
+// SameAs says whether another view would be reported in the same way.
+func (v *View) SameAs(other *View) bool {
 	return slices.Equal(v.Missing, other.Missing) && slices.EqualFunc(v.envoys, other.envoys, func(a, b Envoy) bool {
-		freshA, waitsA := a.told(v.now)
-		freshB, waitsB := b.told(other.now)
-		return a.Name == b.Name && freshA == freshB && waitsA == waitsB && (a.Problem == b.Problem || freshA) && maps.Equal(a.Ejected, b.Ejected)
+		freshA, pendingA := a.freshness(v.now)
+		freshB, pendingB := b.freshness(other.now)
+		return a.Name == b.Name && freshA == freshB && pendingA == pendingB && (a.Problem == b.Problem || freshA) && maps.Equal(a.Ejected, b.Ejected)
 	})
 }

@@ -25,41 +25,43 @@ func host(namespace, address string) ejection.Host {
 func ago(d time.Duration) time.Time { return now.Add(-d) }
 
 // asked is an Envoy that was asked a minute ago for the first time.
-func asked(name string) *ejection.Envoy { return &ejection.Envoy{Name: name, Asked: ago(time.Minute)} }
+func asked(name string) *ejection.Envoy {
+	return &ejection.Envoy{Name: name, FirstAsked: ago(time.Minute)}
+}
 
 func TestAHostIsEjectedSinceTheFirstEnvoyWasSeenToHaveItEjected(t *testing.T) {
-	a := asked("edge/a").After(all, []ejection.Host{web}, ago(12*time.Second))
-	a = a.After(all, []ejection.Host{web}, ago(2*time.Second))
-	b := asked("edge/b").After(all, []ejection.Host{web}, ago(time.Second))
-	got, ok := ejection.NewView([]ejection.Envoy{b, a}, nil, now).Of(web)
+	a := asked("edge/a").WithAnswer(all, []ejection.Host{web}, ago(12*time.Second))
+	a = a.WithAnswer(all, []ejection.Host{web}, ago(2*time.Second))
+	b := asked("edge/b").WithAnswer(all, []ejection.Host{web}, ago(time.Second))
+	got, ok := ejection.NewView([]ejection.Envoy{b, a}, nil, now).EjectionOf(web)
 	if want := (ejection.Ejection{Envoys: 2, Since: ago(12 * time.Second)}); !ok || got != want {
 		t.Errorf("got %+v", got)
 	}
 }
 
-func TestWhatCameBackWhileAnEnvoyWasSilentIsSeenAnew(t *testing.T) {
-	a := asked("edge/a").After(all, []ejection.Host{web}, ago(20*time.Second))
-	a = a.After(all, []ejection.Host{web}, ago(time.Second))
-	if got, _ := ejection.NewView([]ejection.Envoy{a}, nil, now).Of(web); got.Since != ago(time.Second) {
+func TestSinceBeginsAgainAfterAnEnvoyWasSilent(t *testing.T) {
+	a := asked("edge/a").WithAnswer(all, []ejection.Host{web}, ago(20*time.Second))
+	a = a.WithAnswer(all, []ejection.Host{web}, ago(time.Second))
+	if got, _ := ejection.NewView([]ejection.Envoy{a}, nil, now).EjectionOf(web); got.Since != ago(time.Second) {
 		t.Errorf("since %s", got.Since)
 	}
 }
 
-func TestAHostThatIsBackIsNotTold(t *testing.T) {
-	a := asked("edge/a").After(all, []ejection.Host{web}, ago(6*time.Second))
-	a = a.After(all, nil, ago(time.Second))
-	if got, ok := ejection.NewView([]ejection.Envoy{a}, nil, now).Of(web); ok {
+func TestAReturnedHostIsNotEjected(t *testing.T) {
+	a := asked("edge/a").WithAnswer(all, []ejection.Host{web}, ago(6*time.Second))
+	a = a.WithAnswer(all, nil, ago(time.Second))
+	if got, ok := ejection.NewView([]ejection.Envoy{a}, nil, now).EjectionOf(web); ok {
 		t.Errorf("got %+v", got)
 	}
 }
 
-func TestAnEnvoyIsBelievedAboutItsNamespacesOnly(t *testing.T) {
-	a := asked("edge/a").After(ejection.Scope{Namespaces: map[string]bool{"shop": true}}, []ejection.Host{web, mail}, now)
+func TestAnEnvoyCountsForItsNamespacesOnly(t *testing.T) {
+	a := asked("edge/a").WithAnswer(ejection.Scope{Namespaces: map[string]bool{"shop": true}}, []ejection.Host{web, mail}, now)
 	v := ejection.NewView([]ejection.Envoy{a}, nil, now)
-	if _, ok := v.Of(web); !ok {
+	if _, ok := v.EjectionOf(web); !ok {
 		t.Error("not about its own")
 	}
-	if got, ok := v.Of(mail); ok {
+	if got, ok := v.EjectionOf(mail); ok {
 		t.Errorf("it says of post: %+v", got)
 	}
 	if v.Answering("shop") != 1 || v.Answering("post") != 0 {
@@ -67,14 +69,14 @@ func TestAnEnvoyIsBelievedAboutItsNamespacesOnly(t *testing.T) {
 	}
 }
 
-func TestWhatIsSilentIsNotClaimed(t *testing.T) {
-	stale := asked("edge/a").After(ejection.Scope{Namespaces: map[string]bool{"shop": true}}, []ejection.Host{web}, ago(16*time.Second))
+func TestASilentEnvoyReportsNothing(t *testing.T) {
+	stale := asked("edge/a").WithAnswer(ejection.Scope{Namespaces: map[string]bool{"shop": true}}, []ejection.Host{web}, ago(16*time.Second))
 	stale.Problem = "connection refused"
 	unknown := *asked("edge/b")
 	unknown.Problem = "no route to host"
-	fresh := asked("edge/c").After(all, nil, now)
-	v := ejection.NewView([]ejection.Envoy{stale, unknown, fresh, {Name: "edge/d", Asked: ago(time.Second)}}, nil, now)
-	if got, ok := v.Of(web); ok {
+	fresh := asked("edge/c").WithAnswer(all, nil, now)
+	v := ejection.NewView([]ejection.Envoy{stale, unknown, fresh, {Name: "edge/d", FirstAsked: ago(time.Second)}}, nil, now)
+	if got, ok := v.EjectionOf(web); ok {
 		t.Errorf("an old answer is told: %+v", got)
 	}
 	if diff := cmp.Diff([]ejection.Silent{{"edge/a", "connection refused"}, {"edge/b", "no route to host"}}, v.Silent("shop")); diff != "" {
@@ -83,15 +85,15 @@ func TestWhatIsSilentIsNotClaimed(t *testing.T) {
 	if diff := cmp.Diff([]ejection.Silent{{"edge/b", "no route to host"}}, v.Silent("post")); diff != "" {
 		t.Error("who never said who it is may be about anything:", diff)
 	}
-	if !v.Waits("shop") || v.Answering("shop") != 1 {
-		t.Error("waits, answering:", v.Waits("shop"), v.Answering("shop"))
+	if !v.Pending("shop") || v.Answering("shop") != 1 {
+		t.Error("waits, answering:", v.Pending("shop"), v.Answering("shop"))
 	}
 	if answering, silent := v.Count(); answering != 1 || silent != 2 {
 		t.Error("counts", answering, silent)
 	}
 }
 
-func TestTheNewestProblemIsToldUnlessTwoTakeTurns(t *testing.T) {
+func TestAProblemIsReportedOnceItRepeats(t *testing.T) {
 	e := *asked("edge/a")
 	for i, step := range []struct{ problem, told string }{
 		{"no such host", "no such host"},
@@ -101,22 +103,22 @@ func TestTheNewestProblemIsToldUnlessTwoTakeTurns(t *testing.T) {
 		{"connection refused", "connection refused"},
 		{"connection refused", "connection refused"},
 	} {
-		if e = e.Failed(step.problem); e.Problem != step.told {
+		if e = e.WithProblem(step.problem); e.Problem != step.told {
 			t.Errorf("%d: it tells %q", i, e.Problem)
 		}
 	}
-	if e = e.After(all, nil, now); e.Problem != "" {
+	if e = e.WithAnswer(all, nil, now); e.Problem != "" {
 		t.Errorf("it answered, and has %q", e.Problem)
 	}
-	if e = e.Failed("no such host"); e.Problem != "no such host" {
+	if e = e.WithProblem("no such host"); e.Problem != "no such host" {
 		t.Errorf("it tells %q", e.Problem)
 	}
 }
 
-func TestWhoGetsClustersAndIsNotAskedIsCounted(t *testing.T) {
+func TestNotAsked(t *testing.T) {
 	edge, tenant := ejection.Scope{Identity: "edge", All: true}, ejection.Scope{Identity: "shop", Namespaces: map[string]bool{"shop": true}}
 	v := ejection.NewView([]ejection.Envoy{
-		asked("edge/a").After(edge, nil, now), asked("edge/b").After(edge, nil, now), asked("edge/c").After(edge, nil, ago(time.Minute)), asked("shop/a").After(tenant, nil, now),
+		asked("edge/a").WithAnswer(edge, nil, now), asked("edge/b").WithAnswer(edge, nil, now), asked("edge/c").WithAnswer(edge, nil, ago(time.Minute)), asked("shop/a").WithAnswer(tenant, nil, now),
 	}, nil, now)
 	for _, c := range []struct {
 		namespace string

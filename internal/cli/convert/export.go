@@ -14,19 +14,19 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 )
 
-// destinationRules are what Istio has for OutlierPolicies, and trafficPolicies what Envoy Gateway has. What becomes of their fields in Envoy is
-// in applyOutlierDetection of istio/istio (pilot/pkg/networking/core/cluster_traffic_policy.go), and in buildXdsOutlierDetection of envoyproxy/gateway
-// v1.9.1 (internal/xds/translator/cluster.go).
+// destinationRules are Istio's objects for OutlierPolicies, and trafficPolicies Envoy Gateway's. How their fields are translated for Envoy is in
+// applyOutlierDetection of istio/istio (pilot/pkg/networking/core/cluster_traffic_policy.go), and in buildXdsOutlierDetection of
+// envoyproxy/gateway v1.9.1 (internal/xds/translator/cluster.go).
 var (
-	destinationRules = source{kind: "DestinationRule", mark: outlierPolicy, recognizes: isOutlierPolicy, convert: func(p *place) { p.elsewhere("Istio", (*place).toIstio) }}
-	trafficPolicies  = source{kind: "BackendTrafficPolicy", mark: outlierPolicy, recognizes: isOutlierPolicy, convert: func(p *place) { p.elsewhere("Envoy Gateway", (*place).toEnvoyGateway) }}
+	destinationRules = source{kind: "DestinationRule", keyword: outlierPolicy, recognizes: isOutlierPolicy, convert: func(p *pass) { p.convertOutlierPolicy("Istio", (*pass).toIstio) }}
+	trafficPolicies  = source{kind: "BackendTrafficPolicy", keyword: outlierPolicy, recognizes: isOutlierPolicy, convert: func(p *pass) { p.convertOutlierPolicy("Envoy Gateway", (*pass).toEnvoyGateway) }}
 )
 
 const (
 	gatewayGroup = "gateway.networking.k8s.io"
-	// istioRoot is where Istio's rules for all namespaces are, unless its meshConfig says otherwise.
+	// istioRoot is the namespace of Istio's rules for all namespaces, by default.
 	istioRoot = "istio-system"
-	// Envoy's own, which neither Istio nor Envoy Gateway leave to it.
+	// Envoy's defaults, which Istio and Envoy Gateway replace by their own.
 	defaultConnectTimeout = 5 * time.Second
 	defaultMaxEjection    = 300 * time.Second
 )
@@ -35,8 +35,8 @@ func isOutlierPolicy(object map[string]any) bool {
 	return object["kind"] == outlierPolicy && object["apiVersion"] == v1alpha1.GroupVersion.String()
 }
 
-// elsewhere reads an OutlierPolicy, and tells what neither of the others has.
-func (p *place) elsewhere(control string, convert func(*place, *v1alpha1.OutlierPolicy, *outlier.Settings)) {
+// convertOutlierPolicy converts an OutlierPolicy, and warns of what neither Istio nor Envoy Gateway has.
+func (p *pass) convertOutlierPolicy(control string, convert func(*pass, *v1alpha1.OutlierPolicy, *outlier.Settings)) {
 	op := &v1alpha1.OutlierPolicy{}
 	err := runtime.DefaultUnstructuredConverter.FromUnstructured(p.document.Object, op)
 	var read *outlier.Policy
@@ -57,7 +57,7 @@ func (p *place) elsewhere(control string, convert func(*place, *v1alpha1.Outlier
 		p.warn("spec.mode", "the policy is left out: %s can't count without ejecting", control)
 		return
 	}
-	p.result.Policies = append(p.result.Policies, Object{File: p.document.File, Line: p.document.LineOf("") + p.before, Content: p.document.Object})
+	p.result.Policies = append(p.result.Policies, Object{File: p.document.File, Line: p.document.LineOf("") + p.linesBefore, Content: p.document.Object})
 	s := &read.Settings
 	if longest := s.MaxEjectionTime(); longest != max(defaultMaxEjection, s.BaseEjectionTime()) {
 		p.warn("spec.outlierDetection.maxEjectionTime", "is lost: %s has no such field, and Envoy's %s is the longest", control, max(defaultMaxEjection, s.BaseEjectionTime()))
@@ -71,7 +71,7 @@ func (p *place) elsewhere(control string, convert func(*place, *v1alpha1.Outlier
 	convert(p, op, s)
 }
 
-// connectTimeout is written also where the policy leaves it to Envoy: the others have 10s.
+// connectTimeout is written also where the policy has Envoy's default: Istio's and Envoy Gateway's is 10s.
 func connectTimeout(s *outlier.Settings) time.Duration {
 	if s.ConnectTimeout != nil {
 		return *s.ConnectTimeout
@@ -79,9 +79,9 @@ func connectTimeout(s *outlier.Settings) time.Duration {
 	return defaultConnectTimeout
 }
 
-// common are the fields that both have, as the first calls them.
-func common(s *outlier.Settings) map[string]any {
-	d := map[string]any{"interval": length(s.SweepInterval()), "baseEjectionTime": length(s.BaseEjectionTime())}
+// commonFields are the fields that Istio and Envoy Gateway have under the same name.
+func commonFields(s *outlier.Settings) map[string]any {
+	d := map[string]any{"interval": durationText(s.SweepInterval()), "baseEjectionTime": durationText(s.BaseEjectionTime())}
 	if percent := s.MaxEjectionPercent(); percent > 0 {
 		d["maxEjectionPercent"] = int64(percent)
 	}
@@ -91,19 +91,19 @@ func common(s *outlier.Settings) map[string]any {
 	return d
 }
 
-func (p *place) toIstio(op *v1alpha1.OutlierPolicy, s *outlier.Settings) {
+func (p *pass) toIstio(op *v1alpha1.OutlierPolicy, s *outlier.Settings) {
 	if s.AlwaysEjectOneHost && s.MaxEjectionPercent() < 100 {
 		p.warn("spec.outlierDetection.alwaysEjectOneHost", "true is lost: Istio has no such field, and ejects nobody of so few hosts that maxEjectionPercent of them is less than one")
 	}
 	if s.Split && s.LocalOriginThreshold() == 0 {
 		p.warn("spec.outlierDetection.consecutiveLocalOriginFailure", "0 becomes 5: Istio takes 0 for Envoy's default")
 	}
-	detection := common(s)
+	detection := commonFields(s)
 	detection["consecutive5xxErrors"] = int64(s.ServerErrorThreshold())
 	if s.PanicThreshold > 0 {
 		detection["minHealthPercent"] = int64(s.PanicThreshold)
 	}
-	traffic := map[string]any{"outlierDetection": detection, "connectionPool": map[string]any{"tcp": map[string]any{"connectTimeout": length(connectTimeout(s))}}}
+	traffic := map[string]any{"outlierDetection": detection, "connectionPool": map[string]any{"tcp": map[string]any{"connectTimeout": durationText(connectTimeout(s))}}}
 	if len(op.Spec.TargetRefs) == 0 {
 		p.istioDefault(op, traffic)
 	}
@@ -116,7 +116,7 @@ func (p *place) toIstio(op *v1alpha1.OutlierPolicy, s *outlier.Settings) {
 	}
 }
 
-func (p *place) istioTarget(path, name, namespace string, ref v1alpha1.OutlierTargetReference, traffic map[string]any) {
+func (p *pass) istioTarget(path, name, namespace string, ref v1alpha1.OutlierTargetReference, traffic map[string]any) {
 	if ref.Kind != "Service" {
 		p.warn(path, "%s is left out: in Istio hosts are ejected for a Service, whatever route leads to it", outlier.TargetText(ref))
 		return
@@ -134,7 +134,7 @@ func (p *place) istioTarget(path, name, namespace string, ref v1alpha1.OutlierTa
 	p.destinationRule(path, name, namespace, ref.Name+"."+namespace+".svc.cluster.local", traffic)
 }
 
-func (p *place) istioDefault(op *v1alpha1.OutlierPolicy, traffic map[string]any) {
+func (p *pass) istioDefault(op *v1alpha1.OutlierPolicy, traffic map[string]any) {
 	if op.Namespace == ownNamespace {
 		p.warn("metadata.namespace", "the cluster's default goes to %s, where Istio's rules for all namespaces are unless meshConfig.rootNamespace says otherwise", istioRoot)
 		p.destinationRule("", op.Name, istioRoot, "*.svc.cluster.local", traffic)
@@ -143,17 +143,17 @@ func (p *place) istioDefault(op *v1alpha1.OutlierPolicy, traffic map[string]any)
 	p.destinationRule("", op.Name, op.Namespace, "*."+op.Namespace+".svc.cluster.local", traffic)
 }
 
-func (p *place) destinationRule(path, name, namespace, host string, traffic map[string]any) {
-	p.object(path, Object{For: host, Content: map[string]any{
+func (p *pass) destinationRule(path, name, namespace, host string, traffic map[string]any) {
+	p.object(path, Object{Target: host, Content: map[string]any{
 		"apiVersion": "networking.istio.io/v1", "kind": "DestinationRule",
 		"metadata": map[string]any{"name": name, "namespace": namespace}, "spec": map[string]any{"host": host, "trafficPolicy": traffic},
 	}})
-	p.became(path, fmt.Sprintf("became DestinationRule %s/%s; Istio doesn't merge two for one host: where there is one for %s, write this trafficPolicy into it", namespace, name, host))
+	p.recordOutcome(path, fmt.Sprintf("became DestinationRule %s/%s; Istio doesn't merge two for one host: where there is one for %s, write this trafficPolicy into it", namespace, name, host))
 }
 
-func (p *place) toEnvoyGateway(op *v1alpha1.OutlierPolicy, s *outlier.Settings) {
+func (p *pass) toEnvoyGateway(op *v1alpha1.OutlierPolicy, s *outlier.Settings) {
 	p.warn("spec.outlierDetection", "success rates eject, too: Envoy Gateway leaves them on, and a host far below the others is ejected where five have 100 requests each in an interval")
-	detection := common(s)
+	detection := commonFields(s)
 	detection["consecutive5XxErrors"] = int64(s.ServerErrorThreshold())
 	detection["alwaysEjectOneEndpoint"] = s.AlwaysEjectOneHost
 	var targets []any
@@ -176,19 +176,19 @@ func (p *place) toEnvoyGateway(op *v1alpha1.OutlierPolicy, s *outlier.Settings) 
 	if len(targets) == 0 {
 		return
 	}
-	p.object("", Object{For: strings.Join(names, ", "), Content: map[string]any{
+	p.object("", Object{Target: strings.Join(names, ", "), Content: map[string]any{
 		"apiVersion": "gateway.envoyproxy.io/v1alpha1", "kind": "BackendTrafficPolicy", "metadata": map[string]any{"name": op.Name, "namespace": op.Namespace},
 		"spec": map[string]any{
 			"targetRefs":  targets,
 			"healthCheck": map[string]any{"passive": detection, "panicThreshold": int64(s.PanicThreshold)},
-			"timeout":     map[string]any{"tcp": map[string]any{"connectTimeout": length(connectTimeout(s))}},
+			"timeout":     map[string]any{"tcp": map[string]any{"connectTimeout": durationText(connectTimeout(s))}},
 		},
 	}})
-	p.became("", fmt.Sprintf("became BackendTrafficPolicy %s/%s; of two for one route Envoy Gateway takes the older: where there is one for %s, write healthCheck and timeout into it", op.Namespace, op.Name, strings.Join(names, ", ")))
+	p.recordOutcome("", fmt.Sprintf("became BackendTrafficPolicy %s/%s; of two for one route Envoy Gateway takes the older: where there is one for %s, write healthCheck and timeout into it", op.Namespace, op.Name, strings.Join(names, ", ")))
 }
 
-// length is a duration as Envoy Gateway writes them, in whole numbers, which Istio reads too. What is less than a millisecond Envoy cuts off.
-func length(d time.Duration) string {
+// durationText formats a duration as Envoy Gateway does, in whole numbers, which Istio parses too. Envoy truncates to milliseconds.
+func durationText(d time.Duration) string {
 	text := ""
 	for _, unit := range []struct {
 		name string

@@ -171,8 +171,8 @@ func TestOutlierPoliciesBecomeOthersPolicies(t *testing.T) {
 			if diff := cmp.Diff(asJSON(t, want), asJSON(t, got)); diff != "" {
 				t.Error(diff)
 			}
-			if len(got) != len(r.Became) || len(got) > 0 && !slices.ContainsFunc(r.Became, func(n Note) bool { return strings.Contains(n.Message, "where there is one for") }) {
-				t.Errorf("it isn't told that a second one isn't merged: %+v", r.Became)
+			if len(got) != len(r.Outcomes) || len(got) > 0 && !slices.ContainsFunc(r.Outcomes, func(n Note) bool { return strings.Contains(n.Message, "where there is one for") }) {
+				t.Errorf("it isn't told that a second one isn't merged: %+v", r.Outcomes)
 			}
 		})
 	}

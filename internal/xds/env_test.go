@@ -39,8 +39,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// world has what a test serves.
-type world struct {
+// env is a server and the snapshot that a test has it serve.
+type env struct {
 	t        testing.TB
 	server   *Server
 	snapshot Snapshot
@@ -50,12 +50,12 @@ type world struct {
 	logged   []string
 }
 
-func start(t testing.TB, o Options) *world {
+func start(t testing.TB, o Options) *env {
 	t.Helper()
-	w := &world{t: t}
+	w := &env{t: t}
 	w.snapshot = Snapshot{Clusters: map[string]*clusterv3.Cluster{}, Endpoints: map[string]*endpointv3.ClusterLoadAssignment{}, Owners: map[string]types.NamespacedName{}}
 	o.Address = "127.0.0.1:0"
-	o.Progressed = func([]string) { w.mu.Lock(); w.progress++; w.mu.Unlock() }
+	o.OnProgress = func([]string) { w.mu.Lock(); w.progress++; w.mu.Unlock() }
 	server, err := NewServer(o)
 	if err != nil {
 		t.Fatal(err)
@@ -76,14 +76,14 @@ func start(t testing.TB, o Options) *world {
 }
 
 // logs of the server.
-func (w *world) logs() []string {
+func (w *env) logs() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.logged)
 }
 
 // serve sets a cluster with hosts on ports; threshold is what its outlier detection says.
-func (w *world) serve(name string, threshold uint32, ports ...uint32) {
+func (w *env) serve(name string, threshold uint32, ports ...uint32) {
 	w.snapshot.Clusters[name] = testCluster(name, threshold)
 	w.snapshot.Endpoints[name] = testEndpoints(ports...)
 	parts := strings.Split(name, "/")
@@ -113,24 +113,24 @@ func testEndpoints(ports ...uint32) *endpointv3.ClusterLoadAssignment {
 	return &endpointv3.ClusterLoadAssignment{ClusterName: "whatever", Endpoints: []*endpointv3.LocalityLbEndpoints{locality}}
 }
 
-// set serves a copy of the world's maps.
-func (w *world) set(gone ...string) {
+// set serves a copy of the snapshot's maps.
+func (w *env) set(gone ...string) {
 	w.t.Helper()
 	w.server.Set(w.t.Context(), w.copy(gone...))
 }
 
-func (w *world) copy(gone ...string) Snapshot {
+func (w *env) copy(gone ...string) Snapshot {
 	return Snapshot{Clusters: maps.Clone(w.snapshot.Clusters), Endpoints: maps.Clone(w.snapshot.Endpoints), Owners: maps.Clone(w.snapshot.Owners), Gone: gone}
 }
 
-// lacking is the world without a cluster that clients may have.
-func (w *world) lacking(missing string, gone ...string) Snapshot {
+// withMissing is the snapshot, with a cluster missing that clients may have.
+func (w *env) withMissing(missing string, gone ...string) Snapshot {
 	s := w.copy(gone...)
 	s.Missing = []string{missing}
 	return s
 }
 
-func (w *world) conn(creds credentials.TransportCredentials) *grpc.ClientConn {
+func (w *env) conn(creds credentials.TransportCredentials) *grpc.ClientConn {
 	w.t.Helper()
 	if creds == nil {
 		creds = insecure.NewCredentials()
@@ -143,11 +143,11 @@ func (w *world) conn(creds credentials.TransportCredentials) *grpc.ClientConn {
 	return conn
 }
 
-func (w *world) connect(o xdsclient.Options) *xdsclient.Client {
+func (w *env) connect(o xdsclient.Options) *xdsclient.Client {
 	return w.connectAs(nil, o)
 }
 
-func (w *world) connectAs(creds credentials.TransportCredentials, o xdsclient.Options) *xdsclient.Client {
+func (w *env) connectAs(creds credentials.TransportCredentials, o xdsclient.Options) *xdsclient.Client {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	w.t.Cleanup(cancel)
@@ -227,14 +227,14 @@ func sign(t testing.TB, by *authority, template *x509.Certificate) (*ecdsa.Priva
 	return key, cert
 }
 
-// Proxies tells how far the connected proxies are with a cluster.
+// Proxies are how many connected proxies may see a cluster and have accepted it, and its rejections.
 type Proxies struct {
 	Connected, Acked int
 	Rejections       []Rejection
 }
 
 func proxies(s *Server, cluster string) Proxies {
-	connected, acked := s.Together([]string{cluster})
+	connected, acked := s.CountProxies([]string{cluster})
 	return Proxies{Connected: connected, Acked: acked, Rejections: s.Rejections()[cluster]}
 }
 

@@ -25,7 +25,7 @@ func TestWhatHoldsInEachState(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for state, want := range map[lifecycle.State]*outlier.Policy{lifecycle.Active: c.acting, lifecycle.Paused: c.paused, lifecycle.Frozen: c.frozen} {
-				if got := outlier.Under(state, c.wanted, c.before); got != want {
+				if got := outlier.EffectivePolicy(state, c.wanted, c.before); got != want {
 					t.Errorf("state %d: %+v, want %+v", state, got, want)
 				}
 			}

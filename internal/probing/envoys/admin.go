@@ -16,40 +16,40 @@ import (
 )
 
 const (
-	// countPath asks in how many clusters hosts are ejected: a few bytes, where an Envoy's clusters may be 50 MB.
+	// countPath returns in how many clusters hosts are ejected: a few bytes, where an Envoy's clusters may be 50 MB.
 	countPath = "/stats?format=json&type=Gauges&usedonly&filter=outlier_detection.ejections_active%24"
-	// hostsPath asks for all hosts of all clusters.
+	// hostsPath returns all hosts of all clusters.
 	hostsPath = "/clusters?format=json"
-	// longest answers that are read.
-	longestCount, longestHosts = 16 << 20, 256 << 20
-	// mostEjected of one Envoy that are kept.
-	mostEjected = 20000
+	// maxCountBytes and maxHostsBytes bound the answers.
+	maxCountBytes, maxHostsBytes = 16 << 20, 256 << 20
+	// maxEjected bounds the ejected hosts of one Envoy.
+	maxEjected = 20000
 )
 
-// question asks one Envoy whom it has ejected.
-func (a *Asker) question(ctx context.Context, address string) (scope ejection.Scope, ejected []ejection.Host, err error) {
+// fetchEjected fetches the ejected hosts of one Envoy.
+func (p *Poller) fetchEjected(ctx context.Context, address string) (scope ejection.Scope, ejected []ejection.Host, err error) {
 	active := false
-	scope, err = a.get(ctx, address, countPath, longestCount, func(r io.Reader) (err error) {
+	scope, err = p.get(ctx, address, countPath, maxCountBytes, func(r io.Reader) (err error) {
 		active, err = anyActive(r)
 		return err
 	})
 	if err != nil || !active {
 		return scope, nil, err
 	}
-	scope, err = a.get(ctx, address, hostsPath, longestHosts, func(r io.Reader) (err error) {
+	scope, err = p.get(ctx, address, hostsPath, maxHostsBytes, func(r io.Reader) (err error) {
 		ejected, err = readEjected(r)
 		return err
 	})
 	return scope, ejected, err
 }
 
-// get has an answer read, and says about what it is believed.
-func (a *Asker) get(ctx context.Context, address, path string, longest int64, read func(io.Reader) error) (scope ejection.Scope, err error) {
+// get reads one answer, and returns the scope that it counts for.
+func (p *Poller) get(ctx context.Context, address, path string, limit int64, read func(io.Reader) error) (scope ejection.Scope, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+path, nil)
 	if err != nil {
 		return scope, fmt.Errorf("ask %s: %w", address, err)
 	}
-	response, err := a.client.Do(request)
+	response, err := p.client.Do(request)
 	if err != nil {
 		if inner := new(url.Error); errors.As(err, &inner) {
 			err = inner.Err // without the address, which the Envoy's name stands for
@@ -60,13 +60,13 @@ func (a *Asker) get(ctx context.Context, address, path string, longest int64, re
 	if response.StatusCode != http.StatusOK {
 		return scope, fmt.Errorf("it answers %s", response.Status)
 	}
-	if scope, err = a.Identity.scope(response.TLS); err != nil {
+	if scope, err = p.Identity.scope(response.TLS); err != nil {
 		return scope, err
 	}
-	body := &io.LimitedReader{R: response.Body, N: longest}
+	body := &io.LimitedReader{R: response.Body, N: limit}
 	err = read(body)
 	if body.N <= 0 {
-		return scope, fmt.Errorf("its answer is longer than %d MB", longest>>20)
+		return scope, fmt.Errorf("its answer is longer than %d MB", limit>>20)
 	}
 	if err != nil {
 		return scope, fmt.Errorf("read its answer: %w", err)
@@ -92,7 +92,7 @@ func anyActive(r io.Reader) (bool, error) {
 	return false, nil
 }
 
-// clusterStatus is what is of use of an Envoy's cluster.
+// clusterStatus has the fields of an Envoy's cluster that are read.
 type clusterStatus struct {
 	Name         string `json:"name"`
 	HostStatuses []struct {
@@ -108,7 +108,7 @@ type clusterStatus struct {
 	} `json:"host_statuses"`
 }
 
-// ejected are the cluster's hosts that are, if it is one of ours.
+// ejected are the cluster's ejected hosts, if it is one of Autohealer's.
 func (c *clusterStatus) ejected() (all []ejection.Host) {
 	key, ours := outlier.ParseKey(c.Name)
 	for _, h := range c.HostStatuses {
@@ -120,7 +120,7 @@ func (c *clusterStatus) ejected() (all []ejection.Host) {
 	return all
 }
 
-// readEjected reads cluster by cluster, so that only one is held.
+// readEjected decodes cluster by cluster, so that only one is in memory.
 func readEjected(r io.Reader) (all []ejection.Host, err error) {
 	d := json.NewDecoder(r)
 	for _, want := range []json.Token{json.Delim('{'), "cluster_statuses", json.Delim('[')} {
@@ -138,11 +138,11 @@ func readEjected(r io.Reader) (all []ejection.Host, err error) {
 		if err := d.Decode(&c); err != nil {
 			return nil, err
 		}
-		if all = append(all, c.ejected()...); len(all) > mostEjected {
-			return nil, fmt.Errorf("more than %d hosts are ejected", mostEjected)
+		if all = append(all, c.ejected()...); len(all) > maxEjected {
+			return nil, fmt.Errorf("more than %d hosts are ejected", maxEjected)
 		}
 	}
-	for range 2 { // the ends of the list and of the answer: one that was cut is none
+	for range 2 { // the ends of the list and of the answer: a truncated answer is an error
 		if _, err := d.Token(); err != nil {
 			return nil, err
 		}

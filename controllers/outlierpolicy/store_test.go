@@ -22,8 +22,8 @@ import (
 	"github.com/resourcestack/autohealer/internal/kube/outliers"
 )
 
-// objects are what is stored, as informers have it and as the API server says.
-type objects struct {
+// objectStore are what is stored, as informers have it and as the API server says.
+type objectStore struct {
 	informertest.FakeInformers
 	client.Reader
 	mu  sync.Mutex
@@ -46,7 +46,7 @@ func kindOf(o any) string {
 	return ""
 }
 
-func (s *objects) put(o client.Object) {
+func (s *objectStore) set(o client.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all == nil {
@@ -63,7 +63,7 @@ func (s *objects) put(o client.Object) {
 }
 
 // remove gives what was there; nil for nothing.
-func (s *objects) remove(kind string, key types.NamespacedName) client.Object {
+func (s *objectStore) remove(kind string, key types.NamespacedName) client.Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was := s.all[kind][key.Namespace][key]
@@ -71,14 +71,14 @@ func (s *objects) remove(kind string, key types.NamespacedName) client.Object {
 	return was
 }
 
-func (s *objects) get(kind string, key types.NamespacedName) client.Object {
+func (s *objectStore) get(kind string, key types.NamespacedName) client.Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.all[kind][key.Namespace][key]
 }
 
 // Get is what the API server says of whether an object is there.
-func (s *objects) Get(_ context.Context, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+func (s *objectStore) Get(_ context.Context, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
 	if s.get(kindOf(o), key) == nil {
 		return apierrors.NewNotFound(schema.GroupResource{Resource: kindOf(o)}, key.Name)
 	}
@@ -86,7 +86,7 @@ func (s *objects) Get(_ context.Context, key client.ObjectKey, o client.Object, 
 }
 
 // List is what informers have.
-func (s *objects) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
+func (s *objectStore) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	var o client.ListOptions
 	o.ApplyOptions(opts)
 	s.mu.Lock()
@@ -118,7 +118,7 @@ func undefined(string) toolscache.SharedIndexInformer {
 }
 
 // followed are informers of these objects, in a cluster that has HTTPRoutes and no other kind of routes.
-func (s *objects) followed(ctx context.Context, t testing.TB) *outliers.Informers {
+func (s *objectStore) followed(ctx context.Context, t testing.TB) *outliers.Informers {
 	t.Helper()
 	i := &outliers.Informers{Cache: s, Mapper: gateway{}, Definition: undefined, OwnNamespace: systemNamespace}
 	go func() { _ = i.Start(ctx) }()

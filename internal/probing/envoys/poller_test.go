@@ -104,7 +104,7 @@ func (e *envoy) address() string { return strings.TrimPrefix(e.URL, "https://") 
 const (
 	none = `{"stats":[{"name":"cluster.shop/web/80.outlier_detection.ejections_active","value":0}]}`
 	some = `{"stats":[{"name":"cluster.a.outlier_detection.ejections_active","value":0},{"name":"cluster.shop/web/80.outlier_detection.ejections_active","value":1}]}`
-	// clusters as Envoy 1.39 tells of them, cut to what matters.
+	// clusters as Envoy 1.39 returns them, reduced to the fields that are read.
 	clusters = `{"cluster_statuses":[
 {"name":"shop/web/80","added_via_api":true,"host_statuses":[
  {"address":{"socket_address":{"address":"10.0.0.1","port_value":8080}},"stats":[{"name":"cx_total"}],"health_status":{"eds_health_status":"HEALTHY","failed_outlier_check":true}},
@@ -114,11 +114,11 @@ const (
 
 var web = ejection.Host{Cluster: outlier.Key{Service: types.NamespacedName{Namespace: "shop", Name: "web"}, Port: 80}, Address: "10.0.0.1:8080"}
 
-// asking is who asks Envoys that a CA knows.
-func asking(t *testing.T, a *authority, at ...*envoy) (*Asker, *clocktesting.FakeClock) {
+// newPoller polls Envoys with certificates of a CA.
+func newPoller(t *testing.T, a *authority, at ...*envoy) (*Poller, *clocktesting.FakeClock) {
 	now := clocktesting.NewFakeClock(time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC))
 	own := newAuthority(t).sign(&x509.Certificate{DNSNames: []string{"autohealer.test"}})
-	asker := &Asker{Clock: now, Identity: Identity{
+	poller := &Poller{Clock: now, Identity: Identity{
 		Certificate: func() (*tls.Certificate, error) { return own, nil }, EnvoyCAs: a.pool,
 		Scope: func(name string) (ejection.Scope, bool) {
 			return ejection.Scope{Namespaces: map[string]bool{"shop": true}}, name == "spiffe://test/edge"
@@ -129,30 +129,30 @@ func asking(t *testing.T, a *authority, at ...*envoy) (*Asker, *clocktesting.Fak
 		}
 		return all, nil, nil
 	}}
-	asker.client = asker.Identity.client()
-	t.Cleanup(asker.client.CloseIdleConnections)
-	return asker, now
+	poller.client = poller.Identity.client()
+	t.Cleanup(poller.client.CloseIdleConnections)
+	return poller, now
 }
 
 func TestAnEnvoySaysWhomItHasEjected(t *testing.T) {
 	a := newAuthority(t)
 	e := serve(t, &envoy{stats: some, clusters: clusters}, a.envoy("edge", x509.ExtKeyUsageClientAuth))
-	asker, _ := asking(t, a, e)
-	if asker.View() != nil {
+	poller, _ := newPoller(t, a, e)
+	if poller.View() != nil {
 		t.Error("it tells before it has asked")
 	}
-	asker.round(t.Context())
-	if _, ok := asker.View().Of(web); !ok || asker.View().Ejected() != 1 {
-		t.Errorf("it tells of %d hosts, silent: %v", asker.View().Ejected(), asker.View().Silent("shop"))
+	poller.pollAll(t.Context())
+	if _, ok := poller.View().EjectionOf(web); !ok || poller.View().Ejected() != 1 {
+		t.Errorf("it tells of %d hosts, silent: %v", poller.View().Ejected(), poller.View().Silent("shop"))
 	}
 	e.stats, e.clusters = none, "" // which isn't asked for then
-	asker.round(t.Context())
-	if asker.View().Ejected() != 0 || asker.View().Answering("shop") != 1 {
-		t.Error("a host that is back is told, or nothing is known:", asker.View().Silent("shop"))
+	poller.pollAll(t.Context())
+	if poller.View().Ejected() != 0 || poller.View().Answering("shop") != 1 {
+		t.Error("a host that is back is told, or nothing is known:", poller.View().Silent("shop"))
 	}
 }
 
-func TestWhoIsNotBelieved(t *testing.T) {
+func TestAnswersThatDontCount(t *testing.T) {
 	for name, c := range map[string]struct {
 		envoy   envoy
 		shows   func(a *authority) *tls.Certificate
@@ -175,18 +175,18 @@ func TestWhoIsNotBelieved(t *testing.T) {
 			if c.shows != nil {
 				shown, c.envoy = c.shows(a), envoy{stats: some, clusters: clusters}
 			}
-			asker, now := asking(t, a, serve(t, &c.envoy, shown))
-			asker.round(t.Context())
-			if !asker.View().Waits("shop") || len(asker.View().Silent("shop")) > 0 {
+			poller, now := newPoller(t, a, serve(t, &c.envoy, shown))
+			poller.pollAll(t.Context())
+			if !poller.View().Pending("shop") || len(poller.View().Silent("shop")) > 0 {
 				t.Error("it is told as silent at once")
 			}
 			now.Step(16 * time.Second)
-			asker.round(t.Context())
-			silent := asker.View().Silent("shop")
+			poller.pollAll(t.Context())
+			silent := poller.View().Silent("shop")
 			if len(silent) != 1 || silent[0].Name != "edge/envoy-0" || !strings.Contains(silent[0].Problem, c.problem) {
 				t.Errorf("silent: %q", silent)
 			}
-			if asker.View().Ejected() != 0 {
+			if poller.View().Ejected() != 0 {
 				t.Error("it is believed")
 			}
 		})
@@ -196,20 +196,20 @@ func TestWhoIsNotBelieved(t *testing.T) {
 func TestAnEnvoyThatIsNoEndpointAnyMoreIsForgotten(t *testing.T) {
 	a := newAuthority(t)
 	e := serve(t, &envoy{stats: some, clusters: clusters}, a.envoy("edge", x509.ExtKeyUsageClientAuth))
-	asker, now := asking(t, a, e)
-	asker.round(t.Context())
-	before := asker.View()
+	poller, now := newPoller(t, a, e)
+	poller.pollAll(t.Context())
+	before := poller.View()
 	now.Step(5 * time.Second)
-	asker.round(t.Context())
-	if !asker.View().Same(before) {
+	poller.pollAll(t.Context())
+	if !poller.View().SameAs(before) {
 		t.Error("the same answer is news")
 	}
-	asker.Endpoints = func(context.Context) ([]Endpoint, []string, error) {
+	poller.Endpoints = func(context.Context) ([]Endpoint, []string, error) {
 		return nil, []string{"Service edge/envoys has no ready endpoints"}, nil
 	}
-	asker.round(t.Context())
-	if diff := cmp.Diff([]string{"Service edge/envoys has no ready endpoints"}, asker.View().Missing); diff != "" || asker.View().Ejected() != 0 || asker.View().Same(before) {
-		t.Error(diff, asker.View().Ejected())
+	poller.pollAll(t.Context())
+	if diff := cmp.Diff([]string{"Service edge/envoys has no ready endpoints"}, poller.View().Missing); diff != "" || poller.View().Ejected() != 0 || poller.View().SameAs(before) {
+		t.Error(diff, poller.View().Ejected())
 	}
 }
 
@@ -225,20 +225,20 @@ func TestAProblemIsTheSameOverAnotherConnection(t *testing.T) {
 		_ = conn.(*tls.Conn).NetConn().(*net.TCPConn).SetLinger(0) // the client sees a reset
 		_ = conn.(*tls.Conn).NetConn().Close()
 	})
-	asker, now := asking(t, a, e)
+	poller, now := newPoller(t, a, e)
 	now.Step(16 * time.Second)
 	for range 3 {
-		asker.round(t.Context())
+		poller.pollAll(t.Context())
 		now.Step(16 * time.Second)
-		if got := asker.View().Silent("shop"); len(got) != 1 || got[0].Problem != "read: read: connection reset by peer" && got[0].Problem != "EOF" {
+		if got := poller.View().Silent("shop"); len(got) != 1 || got[0].Problem != "read: read: connection reset by peer" && got[0].Problem != "EOF" {
 			t.Errorf("got %q", got)
 		}
 	}
 	e.Close()
 	for range 2 {
-		asker.round(t.Context())
+		poller.pollAll(t.Context())
 	}
-	if got := asker.View().Silent("shop"); len(got) != 1 || got[0].Problem != "dial: connect: connection refused" {
+	if got := poller.View().Silent("shop"); len(got) != 1 || got[0].Problem != "dial: connect: connection refused" {
 		t.Errorf("got %q", got)
 	}
 }

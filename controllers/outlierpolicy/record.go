@@ -1,0 +1,212 @@
+package outlierpolicy
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/resourcestack/autohealer/internal/actuate"
+	"github.com/resourcestack/autohealer/internal/domain/outlier"
+)
+
+// Record is where all replicas record which clusters Envoys were sent.
+type Record interface {
+	Read(context.Context) (map[outlier.Key]outlier.Protocol, error)
+	Change(ctx context.Context, add map[outlier.Key]outlier.Protocol, remove []outlier.Key, all map[outlier.Key]outlier.Protocol) error
+}
+
+// readRecord reads the clusters that Envoys were sent before this process started. Nothing is published until then: a cluster whose
+// policy is gone would be missing.
+func (p *Publisher) readRecord(ctx context.Context) {
+	if p.Record == nil {
+		return
+	}
+	_ = wait.PollUntilContextCancel(ctx, retryAfter, true, func(ctx context.Context) (bool, error) {
+		clusters, err := p.Record.Read(ctx)
+		if err != nil {
+			log.FromContext(ctx).Error(err, "Can't read which clusters Envoys have; none is served until that is known")
+			return false, nil
+		}
+		p.addServed(maps.All(clusters))
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		maps.Copy(p.recorded, clusters)
+		return true, nil
+	}) // it ends with the context only
+}
+
+// recordLoop writes the record whenever the served clusters changed, until the context ends.
+func (p *Publisher) recordLoop(ctx context.Context) {
+	if p.Record == nil {
+		return
+	}
+	var again <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.pendingRecord:
+		case <-again:
+		}
+		again = nil
+		if err := p.writeRecord(ctx); err != nil {
+			log.FromContext(ctx).Error(err, "Can't record which clusters Envoys have; those without a policy might be missed after a restart")
+			again = p.Clock.After(recordRetryAfter)
+		}
+	}
+}
+
+func (p *Publisher) writeRecord(ctx context.Context) error {
+	if serves := p.Clusters.Server.Serves; serves != nil && !serves() {
+		return fmt.Errorf("the cluster isn't known to be this installation's")
+	}
+	add, remove, all := p.recordDiff()
+	if len(add)+len(remove) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	if err := p.Record.Change(ctx, add, remove, all); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.Copy(p.recorded, add)
+	for _, key := range remove {
+		delete(p.recorded, key)
+	}
+	return nil
+}
+
+// recordDiff is what is to be added to the record, what is to be removed from it, and all that it should have.
+func (p *Publisher) recordDiff() (add map[outlier.Key]outlier.Protocol, remove []outlier.Key, all map[outlier.Key]outlier.Protocol) {
+	add, all = map[outlier.Key]outlier.Protocol{}, map[outlier.Key]outlier.Protocol{}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, clusters := range p.served {
+		maps.Copy(all, clusters)
+	}
+	for key, protocol := range all {
+		if recorded, is := p.recorded[key]; !is || recorded != protocol {
+			add[key] = protocol
+		}
+	}
+	for key := range p.recorded {
+		if _, is := all[key]; !is {
+			remove = append(remove, key)
+		}
+	}
+	return add, remove, all
+}
+
+// forgetRemoved drops clusters that were removed from Envoys, since their Services or routes are gone.
+func (p *Publisher) forgetRemoved(names []string) {
+	if len(names) == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, name := range names {
+		key, ok := outlier.ParseKey(name)
+		if !ok {
+			continue
+		}
+		clusters := p.served[key.Service.Namespace]
+		if delete(clusters, key); len(clusters) == 0 {
+			delete(p.served, key.Service.Namespace)
+		}
+		p.stale.add(key.Service.Namespace)
+	}
+	p.requestRecord()
+}
+
+// addServed adds clusters that Envoys were sent.
+func (p *Publisher) addServed(clusters iter.Seq2[outlier.Key, outlier.Protocol]) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	changed := false
+	for key, protocol := range clusters {
+		ofNamespace := p.served[key.Service.Namespace]
+		if ofNamespace == nil {
+			ofNamespace = map[outlier.Key]outlier.Protocol{}
+			p.served[key.Service.Namespace] = ofNamespace
+		}
+		if before, is := ofNamespace[key]; !is || before != protocol {
+			ofNamespace[key], changed = protocol, true
+		}
+	}
+	if changed {
+		p.requestRecord()
+	}
+}
+
+// requestRecord has the record written soon.
+func (p *Publisher) requestRecord() {
+	select {
+	case p.pendingRecord <- struct{}{}:
+	default: // it is requested already
+	}
+}
+
+// missingObjects are the objects of served clusters that a snapshot doesn't have in the namespaces that it covers: a cluster's Service, and
+// its route if it belongs to one. Routes of a kind that isn't read don't count as missing.
+func (p *Publisher) missingObjects(snap *policySnapshot) map[objectRef][]outlier.Key {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	missing := map[objectRef][]outlier.Key{}
+	for namespace := range coveredNamespaces(snap, p.served) {
+		for key := range p.served[namespace] {
+			if o, is := p.missingObject(snap, key); is {
+				missing[o] = append(missing[o], key)
+			}
+		}
+	}
+	return missing
+}
+
+// missingObject returns the missing object of a served cluster, if there is one.
+func (p *Publisher) missingObject(snap *policySnapshot, key outlier.Key) (o objectRef, is bool) {
+	service := key.Service
+	if !snap.presentServices[service] {
+		return objectRef{corev1.SchemeGroupVersion.WithKind("Service"), service}, true
+	}
+	if key.Route == (outlier.RouteKey{}) || snap.unreadKinds[key.Route.Kind] || snap.index.HasRoute(service.Namespace, key.Route) {
+		return o, false
+	}
+	kind, known := p.Informers.RouteKind(key.Route.Kind)
+	return objectRef{kind, types.NamespacedName{Namespace: service.Namespace, Name: key.Route.Name}}, known
+}
+
+// previous is the state before for the namespaces that a snapshot covers.
+func (p *Publisher) previous(snap *policySnapshot) previousState {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b := previousState{p.sent, map[types.NamespacedName]map[outlier.Key]outlier.Protocol{}}
+	for namespace := range coveredNamespaces(snap, p.served) {
+		for key, protocol := range p.served[namespace] {
+			if b.served[key.Service] == nil {
+				b.served[key.Service] = map[outlier.Key]outlier.Protocol{}
+			}
+			b.served[key.Service][key] = protocol
+		}
+	}
+	return b
+}
+
+// protocols of the clusters that were sent.
+func protocols(sent map[outlier.Key]actuate.Cluster) iter.Seq2[outlier.Key, outlier.Protocol] {
+	return func(yield func(outlier.Key, outlier.Protocol) bool) {
+		for key, c := range sent {
+			if !yield(key, c.Protocol()) {
+				return
+			}
+		}
+	}
+}
