@@ -49,7 +49,7 @@ To go on: kubectl autohealer thaw`))))
 		By("leaving what a deleted policy did, and the policy with it")
 		Expect(w.Client.Delete(ctx, &v1alpha1.ConditionSet{ObjectMeta: metav1.ObjectMeta{Name: s.repelling}})).To(Succeed())
 		Eventually(w.Condition(ctx, s.repelling, "Reconciling")).Should(HaveField("Message",
-			HavePrefix("Guardrail autohealer-freeze freezes everything, undo included. It is deleted once it is undone on ")))
+			HavePrefix("Guardrail autohealer-freeze freezes everything, undo included. The ConditionSet is deleted once its taints are off ")))
 
 		By("staying frozen for a manager that is killed and starts anew")
 		Expect(w.Kill(harness.Manager, syscall.SIGKILL)).To(Succeed())
