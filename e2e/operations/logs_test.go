@@ -113,7 +113,7 @@ var _ = Describe("kubectl autohealer history", func() {
 		Expect(err).NotTo(HaveOccurred())
 		const broken = `the log of pod [^ ]+( before its container's last restart)?: [^;\n]*the disk is broken[^;\n]*`
 		Expect(plugin(ctx, "history")).To(SatisfyAll(HaveField("Code", 2), HaveField("Out", BeEmpty()), HaveField("Err",
-			MatchRegexp("^error: it can't be told what was done: "+broken+"; "+broken+"; "+broken+"\n$"))))
+			MatchRegexp("^error: can't read what was done: "+broken+"; "+broken+"; "+broken+"\n$"))))
 
 		k.tell(pods[0], "it began\n"+tainted("worker-2", "20"))
 		k.tell(pods[1], tainted("worker-3", "30")+tainted("worker-1", "10"))

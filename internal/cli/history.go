@@ -175,7 +175,7 @@ func (a *App) actsInCluster(ctx context.Context, since time.Duration) ([]trail.A
 		acts = append(acts, found...)
 	}
 	if len(unread) > 0 && len(acts) == 0 {
-		return nil, fmt.Errorf("it can't be told what was done: %s", strings.Join(unread, "; "))
+		return nil, fmt.Errorf("can't read what was done: %s", strings.Join(unread, "; "))
 	}
 	for _, log := range unread {
 		fmt.Fprintf(a.ErrOut, "warning: acts may be missing: %s\n", log)
