@@ -126,6 +126,6 @@ var _ = Describe("kubectl autohealer history", func() {
 
 		k.tell(pods[0]+"?", tainted("worker-0", "00"))
 		Expect(plugin(ctx, "history", "node/worker-0")).To(SatisfyAll(HaveField("Code", 0), HaveField("Err", BeEmpty()), HaveField("Out", MatchRegexp("^TIME .*\n"+row("worker-0", "00")+"$"))))
-		Expect(plugin(ctx, "history", "--since=1h")).To(Equal(said{0, "", "Nothing was done, as far as these logs tell.\n"}), "all of it was long ago")
+		Expect(plugin(ctx, "history", "--since=1h")).To(Equal(said{0, "", "These logs record no act.\n"}), "all of it was long ago")
 	})
 })

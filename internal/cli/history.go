@@ -118,7 +118,7 @@ func (a *App) wanted(args []string, inCluster bool) (wanted [][2]string, err err
 
 func (a *App) historyTable(w io.Writer, h pastActs) error {
 	if len(h.Items) == 0 {
-		_, err := fmt.Fprintln(a.ErrOut, "Nothing was done, as far as these logs tell.")
+		_, err := fmt.Fprintln(a.ErrOut, "These logs record no act.")
 		return err
 	}
 	return trail.Table(w, h.Items)
