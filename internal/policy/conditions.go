@@ -145,7 +145,9 @@ func (s Conditions) undoing() string {
 	return message
 }
 
-func (s Conditions) starting() string { return "The policy begins once all " + s.Changes + " are read." }
+func (s Conditions) starting() string {
+	return "The policy begins once all " + s.Changes + " are read."
+}
 
 func (s Conditions) stalled() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionStalled}
