@@ -71,7 +71,7 @@ func (a Act) record(trail logr.Logger, message string, details ...any) {
 
 var (
 	// ErrNotValidated: the change has no admission that covers it. It is a mistake in the caller, never in a cluster.
-	ErrNotValidated = errors.New("the rules don't admit this change now")
+	ErrNotValidated = errors.New("no validated policy covers this change")
 	// ErrStale: the object is no longer what the plan was made from, or the policy no longer what was admitted. Nothing
 	// was written, but for what ErrUnfinished says; plan again.
 	ErrStale = errors.New("planned from an older state")

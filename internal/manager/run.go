@@ -196,7 +196,7 @@ func Main(built string, timings timing.Timings, args []string) int {
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger)
 	if err := run(ctrl.SetupSignalHandler(), o); err != nil {
-		logger.Error(err, "The manager stops, since it can't go on")
+		logger.Error(err, "The manager stops because of an error")
 		return 1
 	}
 	return 0
