@@ -191,7 +191,7 @@ func TestAPolicyThatIsTooLargeIsRefusedUnlessItBecomesSmaller(t *testing.T) {
 	padded := func(size int) string {
 		return strings.Replace(goodSet, `"name":"good"`, `"name":"good","annotations":{"a":"`+strings.Repeat("x", size)+`"}`, 1)
 	}
-	const tooLarge = "guard/object: not checked: it has 307460 bytes as JSON, and a policy may have 262144: make it several"
+	const tooLarge = "guard/object: not checked: the object has 307460 bytes as JSON, and a policy may have at most 262144: split it"
 	other, h := strings.Replace(goodSet, "NoExecute", "NoSchedule", 1), newWebhook(t, facts{unsynced: true})
 	for name, c := range map[string]struct{ body, want string }{
 		"as large as it may be":     {review("CREATE", padded(255<<10), "null"), ""},

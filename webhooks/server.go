@@ -214,7 +214,7 @@ type rateLimitedLog struct{ limiter rate.Sometimes }
 
 func (s *rateLimitedLog) Write(text []byte) (int, error) {
 	s.limiter.Interval = logInterval
-	s.limiter.Do(func() { logf.Log.WithName("webhook").Info("A connection failed", "why", string(text)) })
+	s.limiter.Do(func() { logf.Log.WithName("webhook").Info("A connection to the webhook failed", "why", string(text)) })
 	return len(text), nil
 }
 

@@ -146,7 +146,7 @@ func (r *NodeReconciler) readLive(ctx context.Context, plan condition.Plan) (*co
 	}
 	evidence, err := r.evidence(ctx, name)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "An eviction waits, since what it would evict can't be read")
+		log.FromContext(ctx).Error(err, "Not evicting from the node yet: can't read which pods that would evict")
 		return &condition.Evidence{Unknown: err.Error()}, nil
 	}
 	return evidence, nil

@@ -121,7 +121,7 @@ func (o *Observer) requestChanged() {
 func (o *Observer) guardrails(all guardrail.Policy) {
 	types, err := all.Registry()
 	if err != nil {
-		log.Log.Error(err, "Left out declared condition types")
+		log.Log.Error(err, "Ignoring condition types that Guardrails declare")
 	}
 	o.request(o.Facts.Fleet.SetPolicy(condition.Policy{
 		Limits: all.Limits, Precedence: condition.Precedence(all.Precedence), Paused: policy.PausedBy(all).By, Frozen: all.Frozen(), Types: types,
@@ -177,7 +177,7 @@ func (o *Observer) watchLeases(ctx context.Context) {
 	go func() { // GetInformer waits for the first list, and this is an informer's own handler
 		_, err := o.watches.Add(ctx, kube.On(&coordinationv1.Lease{}, o.lease, func(*coordinationv1.Lease) {}))
 		if err != nil && ctx.Err() == nil {
-			log.FromContext(ctx).Error(err, "Can't watch node Leases; conditions without a heartbeat stay unproven")
+			log.FromContext(ctx).Error(err, "Can't watch node Leases; the reporters of conditions without a heartbeat count as silent")
 			o.mu.Lock()
 			o.leaseWatch = false // the next event of a set tries again
 			o.mu.Unlock()

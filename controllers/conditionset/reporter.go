@@ -84,7 +84,7 @@ var reasonTexts = map[condition.Reason]string{
 	condition.PutBack:          "someone else removed it",
 	condition.NoLongerHeld:     "nothing holds the higher effect back any more",
 	condition.EvictAfterOver:   "evictAfter has passed",
-	condition.RecordInvalid:    "the record claimed what isn't ours",
+	condition.RecordInvalid:    "the record claimed a taint that Autohealer didn't set",
 }
 
 func reasonText(reason condition.Reason) string {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
@@ -70,20 +71,20 @@ func commonConditions(cs *v1alpha1.ConditionSet, st statusInput) policy.Conditio
 func operativeMessage(st statusInput) string {
 	says := []string{fmt.Sprintf("%d of %d selected nodes match, %d are tainted%s", st.summary.Matching, st.summary.Selected, st.summary.Tainted, unselectedHint(st))}
 	if n := st.summary.Doubtful; n > 0 {
-		says = append(says, fmt.Sprintf("%d are in doubt, their conditions Unknown, missing or stale: nothing is done and nothing undone there", n))
+		says = append(says, fmt.Sprintf("conditions of %s are Unknown, missing or stale: nothing is done and nothing undone there", sample.Count(n, "node")))
 	}
 	if nodes := st.summary.Unreadable; len(nodes) > 0 {
-		says = append(says, fmt.Sprintf("the record of %d can't be read: %s", len(nodes), unreadableHint(nodes)))
+		says = append(says, fmt.Sprintf("the record of %s can't be read: %s", sample.Count(len(nodes), "node"), unreadableHint(nodes)))
 	}
 	for _, reason := range slices.Sorted(maps.Keys(st.summary.Holds)) {
 		if ofLimit(reason) || reason == condition.HeldByBreaker || reason == condition.HeldByPause {
 			continue
 		}
 		count := st.summary.Holds[reason]
-		says = append(says, fmt.Sprintf("%d held back: %s", count.Nodes, count.Message))
+		says = append(says, fmt.Sprintf("%s held back: %s", sample.Count(count.Nodes, "node"), count.Message))
 	}
 	if t := st.writeErrors; t != nil && t.Partial {
-		says = append(says, fmt.Sprintf("%d can't be written, %s: %s", t.Targets, t.Sample, t.Err))
+		says = append(says, fmt.Sprintf("%s can't be written, such as %s: %s", sample.Count(t.Targets, "node"), t.Sample, t.Err))
 	}
 	if limitReached(st).Reason != "" {
 		says = append(says, "a limit holds nodes back, see LimitReached")
@@ -104,12 +105,12 @@ func unselectedHint(st statusInput) string {
 
 // undoingMessage says what a deletion waits for.
 func undoingMessage(st statusInput) string {
-	says := fmt.Sprintf("It is deleted once it is undone on %d nodes: %s", st.left.Targets, joinFirst(st.left.Sample))
+	says := fmt.Sprintf("The ConditionSet is deleted once its taints are off %s: %s", sample.Count(st.left.Targets, "node"), joinFirst(st.left.Sample))
 	if st.left.Targets > len(st.left.Sample) {
 		says += ", …"
 	}
 	if nodes := st.summary.Unreadable; len(nodes) > 0 {
-		says += "; the record can't be read of " + unreadableHint(nodes)
+		says += "; can't read the record of " + unreadableHint(nodes)
 	}
 	if st.writeErrors != nil {
 		says += "; " + st.writeErrors.Err.Error()
@@ -162,7 +163,7 @@ func limitReached(st statusInput) metav1.Condition {
 		if c.Reason == "" {
 			c.Reason = l.reason
 		}
-		says = append(says, fmt.Sprintf("%d held back: %s", count.Nodes, count.Message))
+		says = append(says, fmt.Sprintf("%s held back: %s", sample.Count(count.Nodes, "node"), count.Message))
 	}
 	c.Message = strings.Join(says, "; ")
 	return c
@@ -179,7 +180,7 @@ func breakerOpen(cs *v1alpha1.ConditionSet, st statusInput) metav1.Condition {
 	if n := st.summary.DeletedMatching; n > 0 {
 		deleted = fmt.Sprintf(", and %d were deleted while they matched", n)
 	}
-	c.Message = fmt.Sprintf("Too many nodes matched at once at %s; now %d of %d match%s. Nothing new is done. Look at the conditions' reporter; then, to let it act: kubectl annotate conditionset %s %s=%s --overwrite",
+	c.Message = fmt.Sprintf("Too many nodes matched at once at %s; now %d of %d match%s. The ConditionSet does nothing new. Look at what reports the conditions; then, to let the ConditionSet act: kubectl annotate conditionset %s %s=%s --overwrite",
 		b.OpenedAt.UTC().Format("2006-01-02T15:04:05Z"), st.summary.Matching, st.summary.Selected, deleted, cs.Name, v1alpha1.AnnotationResetBreaker, b.ID)
 	return c
 }

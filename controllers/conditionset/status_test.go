@@ -22,9 +22,9 @@ func TestReadySaysInNumbersWhatTheSetDoes(t *testing.T) {
 		{"a set that is about no node says so", "", condition.Summary{},
 			"0 of 0 selected nodes match, 0 are tainted; no node is selected: compare nodeSelector with kubectl get nodes --show-labels; control-plane nodes take includeControlPlane."},
 		{"what nobody reports on is told of", "", condition.Summary{Selected: 40, Matching: 2, Tainted: 1, Doubtful: 3},
-			"2 of 40 selected nodes match, 1 are tainted; 3 are in doubt, their conditions Unknown, missing or stale: nothing is done and nothing undone there."},
+			"2 of 40 selected nodes match, 1 are tainted; conditions of 3 nodes are Unknown, missing or stale: nothing is done and nothing undone there."},
 		{"a record that can't be read is told of", "", condition.Summary{Selected: 40, Matching: 2, Tainted: 1, Unreadable: []string{"w1", "w2"}},
-			"2 of 40 selected nodes match, 1 are tainted; the record of 2 can't be read: w1, w2, so that nothing is done and nothing undone there; " +
+			"2 of 40 selected nodes match, 1 are tainted; the record of 2 nodes can't be read: w1, w2, so that nothing is done and nothing undone there; " +
 				"repair the annotation autohealer.resourcestack.com/owned-taints, or remove the taint if it is this set's, and then the annotation."},
 		{"one that observes, too", "Observe", condition.Summary{},
 			"Mode Observe: 0 of 0 selected nodes match, and nothing is touched; no node is selected: compare nodeSelector with kubectl get nodes --show-labels; control-plane nodes take includeControlPlane."},
@@ -32,7 +32,7 @@ func TestReadySaysInNumbersWhatTheSetDoes(t *testing.T) {
 			"Mode Observe: 3 of 40 selected nodes match, and nothing is touched."},
 		{"a hold that no other condition shows is shown here", "", condition.Summary{Selected: 40, Matching: 2, Tainted: 2, Holds: map[condition.Reason]condition.HoldCount{
 			"SystemPodDoesNotTolerate": {Nodes: 2, Message: "kube-system/npd (condition reporter) would be evicted"},
-		}}, "2 of 40 selected nodes match, 2 are tainted; 2 held back: kube-system/npd (condition reporter) would be evicted."},
+		}}, "2 of 40 selected nodes match, 2 are tainted; 2 nodes held back: kube-system/npd (condition reporter) would be evicted."},
 		{"limits and the breaker have conditions of their own", "", condition.Summary{Selected: 40, Matching: 9, Tainted: 4, Breaker: &limit.Opening{ID: "b"},
 			Holds: map[condition.Reason]condition.HoldCount{
 				"LimitReached": {Nodes: 4, Message: "a limit"}, "BreakerOpen": {Nodes: 1, Message: "the breaker"},
@@ -62,13 +62,13 @@ func TestLimitReachedTellsWhichLimit(t *testing.T) {
 		reason, message string
 	}{
 		{"none", map[condition.Reason]condition.HoldCount{"Flapping": hold(1, "f")}, "", ""},
-		{"tainted nodes", map[condition.Reason]condition.HoldCount{"LimitReached": hold(2, "m")}, "TooManyTainted", "2 held back: m"},
-		{"evicting nodes", map[condition.Reason]condition.HoldCount{"EvictLimitReached": hold(2, "m")}, "TooManyEvicting", "2 held back: m"},
-		{"the pace of evictions", map[condition.Reason]condition.HoldCount{"EvictionPace": hold(1, "p")}, "TooManyEvicting", "1 held back: p"},
-		{"the control plane", map[condition.Reason]condition.HoldCount{"OtherControlPlaneNodeTainted": hold(1, "c")}, "ControlPlaneLimit", "1 held back: c"},
-		{"the set's own cap", map[condition.Reason]condition.HoldCount{"MaxNodesReached": hold(3, "o")}, "MaxNodesReached", "3 held back: o"},
+		{"tainted nodes", map[condition.Reason]condition.HoldCount{"LimitReached": hold(2, "m")}, "TooManyTainted", "2 nodes held back: m"},
+		{"evicting nodes", map[condition.Reason]condition.HoldCount{"EvictLimitReached": hold(2, "m")}, "TooManyEvicting", "2 nodes held back: m"},
+		{"the pace of evictions", map[condition.Reason]condition.HoldCount{"EvictionPace": hold(1, "p")}, "TooManyEvicting", "1 node held back: p"},
+		{"the control plane", map[condition.Reason]condition.HoldCount{"OtherControlPlaneNodeTainted": hold(1, "c")}, "ControlPlaneLimit", "1 node held back: c"},
+		{"the set's own cap", map[condition.Reason]condition.HoldCount{"MaxNodesReached": hold(3, "o")}, "MaxNodesReached", "3 nodes held back: o"},
 		{"two at once", map[condition.Reason]condition.HoldCount{"EvictLimitReached": hold(1, "e"), "LimitReached": hold(2, "t")},
-			"TooManyTainted", "2 held back: t; 1 held back: e"},
+			"TooManyTainted", "2 nodes held back: t; 1 node held back: e"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := limitReached(statusInput{summary: condition.Summary{Holds: tc.holds}})

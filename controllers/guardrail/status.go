@@ -111,9 +111,9 @@ func inForce(g *v1alpha1.Guardrail, st state) string {
 	if p := g.Spec.ConditionSetPrecedence; p != "" {
 		says = append(says, "precedence "+string(p))
 	}
-	text := "It lays down nothing."
+	text := "The Guardrail sets nothing."
 	if len(says) > 0 {
-		text = "It lays down " + strings.Join(says, ", ") + "."
+		text = "The Guardrail sets " + strings.Join(says, ", ") + "."
 	}
 	if n := len(st.rejected); n > 0 {
 		text += fmt.Sprintf(" Its rules refuse %s; see rejectedPolicies.", counted(n, "stored policy", "stored policies"))

@@ -70,19 +70,19 @@ func TestWhatEachGuardrailsStatusSays(t *testing.T) {
 		kstatus status.Status
 	}{
 		"empty": {"{}", state{result: guard.GuardrailResult{Verdict: fine}}, []string{
-			admitted, "Ready=True Operative: It lays down nothing.",
+			admitted, "Ready=True Operative: The Guardrail sets nothing.",
 		}, status.CurrentStatus},
 		"with all that there is": {
 			"{limits: {maxTaintedNodes: 5%, maxEvictingNodes: 2, maxPodDeletionsPerMinute: 30}, conditionTypes: [{type: A, healthyStatus: 'True'}], conditionSetPrecedence: Node}",
 			state{result: guard.GuardrailResult{Rules: 2, Verdict: fine}, rejected: []string{"ConditionSet/a"}},
-			[]string{admitted, "Ready=True Operative: It lays down 2 rules, maxTaintedNodes 5%, maxEvictingNodes 2, maxPodDeletionsPerMinute 30, 1 condition type, precedence Node. Its rules refuse 1 stored policy; see rejectedPolicies."},
+			[]string{admitted, "Ready=True Operative: The Guardrail sets 2 rules, maxTaintedNodes 5%, maxEvictingNodes 2, maxPodDeletionsPerMinute 30, 1 condition type, precedence Node. Its rules refuse 1 stored policy; see rejectedPolicies."},
 			status.CurrentStatus,
 		},
 		"with witnesses of which one is silent": {
 			"{limits: {maxTargetsFailingTogether: 30%}, witnesses: [{name: a, address: 'a.example.com:443'}, {name: b, address: 'b.example.com:443'}]}",
 			state{result: guard.GuardrailResult{Verdict: fine}, looked: true, silent: []probing.SilentWitness{{Name: "b", Address: "b.example.com:443", Reason: "Dial: the connection was refused"}}},
 			[]string{
-				admitted, "Ready=True Operative: It lays down maxTargetsFailingTogether 30%, 2 witnesses.",
+				admitted, "Ready=True Operative: The Guardrail sets maxTargetsFailingTogether 30%, 2 witnesses.",
 				"WitnessSilent=True NoAnswer: The TLS handshake with 1 of 2 witnesses failed: b (b.example.com:443): Dial: the connection was refused.",
 			}, status.CurrentStatus,
 		},
@@ -90,26 +90,26 @@ func TestWhatEachGuardrailsStatusSays(t *testing.T) {
 			"{witnesses: [{name: a, address: 'a.example.com:443'}]}",
 			state{result: guard.GuardrailResult{Verdict: fine}, looked: true, silent: []probing.SilentWitness{{Name: "a", Address: "a.example.com:443", Reason: "Dial: the connection was refused"}}},
 			[]string{
-				admitted, "Ready=True Operative: It lays down 1 witness.",
+				admitted, "Ready=True Operative: The Guardrail sets 1 witness.",
 				"WitnessSilent=True NoAnswer: The TLS handshake with 1 of 1 witness failed: a (a.example.com:443): Dial: the connection was refused. While none answers, nobody vouches for targets of ProbeConfigs that fail together, and the breaker holds them back.",
 			}, status.CurrentStatus,
 		},
 		"paused": {"{paused: true}", state{result: guard.GuardrailResult{Rules: 1, Verdict: fine}}, []string{
-			admitted, "Ready=True Paused: Nothing new is done in the whole cluster; undo goes on. It lays down 1 rule.",
+			admitted, "Ready=True Paused: Nothing new is done in the whole cluster; undo goes on. The Guardrail sets 1 rule.",
 		}, status.CurrentStatus},
 		"a rule that doesn't compile": {"{}", state{result: guard.GuardrailResult{Verdict: fine, Errors: []guard.RuleError{{Rule: "r", Field: "expression", Kind: "ConditionSet", Message: "1:12: undefined field 'efect'"}}}}, []string{
 			"Accepted=False InvalidRule: rule r, expression for ConditionSet, 1:12: undefined field 'efect'",
-			"Ready=False InvalidRule: " + stricter + "It lays down nothing.",
+			"Ready=False InvalidRule: " + stricter + "The Guardrail sets nothing.",
 			"Stalled=True InvalidRule: rule r, expression for ConditionSet, 1:12: undefined field 'efect'",
 		}, status.FailedStatus},
 		"a rule refuses it": {"{paused: true}", state{result: guard.GuardrailResult{Verdict: guard.Verdict{Violations: []guard.Violation{{Rule: "guardrail/x", Severity: guard.Deny, Message: "no", Docs: "d"}}}}}, []string{
 			"Accepted=False RuleViolated: guardrail/x: no (d)",
-			"Ready=False RuleViolated: " + stricter + "Nothing new is done in the whole cluster; undo goes on. It lays down nothing.",
+			"Ready=False RuleViolated: " + stricter + "Nothing new is done in the whole cluster; undo goes on. The Guardrail sets nothing.",
 			"Stalled=True RuleViolated: guardrail/x: no (d)",
 		}, status.FailedStatus},
 		"a rule can't be asked": {"{}", state{result: guard.GuardrailResult{Verdict: guard.Verdict{Skipped: []guard.Skip{{Rule: "guardrail/x", Severity: guard.Deny, Reason: "why"}}}}}, []string{
 			"Accepted=False RulesNotEvaluated: guardrail/x: not checked: why",
-			"Ready=False RulesNotEvaluated: " + stricter + "It lays down nothing.",
+			"Ready=False RulesNotEvaluated: " + stricter + "The Guardrail sets nothing.",
 			"Stalled=True RulesNotEvaluated: guardrail/x: not checked: why",
 		}, status.FailedStatus},
 	} {

@@ -79,7 +79,7 @@ func readyCondition(x *v1alpha1.GuardrailException, st state) metav1.Condition {
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonActive, active(x, st, name, until)
 	case !heldBefore(x):
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonWaiting
-		c.Message = fmt.Sprintf("Until %s it waits for %s with spec hash %s; at present it %s.", until, name, x.Spec.SpecHash, is)
+		c.Message = fmt.Sprintf("Until %s it waits for %s with spec hash %s, which now %s.", until, name, x.Spec.SpecHash, is)
 	case st.target.found:
 		c.Reason = v1alpha1.ReasonSpecChanged
 		c.Message = fmt.Sprintf("It lifts nothing: it is for %s with spec hash %s, which now %s.", name, x.Spec.SpecHash, is)

@@ -59,10 +59,10 @@ func TestWhatEachExceptionsStatusSays(t *testing.T) {
 			admitted, "Ready=True Active: It holds for ConditionSet a until 2026-03-01T13:00:00Z.",
 		}, status.CurrentStatus},
 		"the target isn't there yet": {"", state{verdict: fine, now: noon, ends: ends}, []string{
-			admitted, "Ready=True Waiting: Until 2026-03-01T13:00:00Z it waits for ConditionSet a with spec hash 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef; at present it isn't stored.",
+			admitted, "Ready=True Waiting: Until 2026-03-01T13:00:00Z it waits for ConditionSet a with spec hash 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef, which now isn't stored.",
 		}, status.CurrentStatus},
 		"the target isn't changed yet": {"Waiting", state{verdict: fine, now: noon, ends: ends, target: target{found: true, hash: "ffff"}}, []string{
-			admitted, "Ready=True Waiting: Until 2026-03-01T13:00:00Z it waits for ConditionSet a with spec hash 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef; at present it has spec hash ffff.",
+			admitted, "Ready=True Waiting: Until 2026-03-01T13:00:00Z it waits for ConditionSet a with spec hash 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef, which now has spec hash ffff.",
 		}, status.CurrentStatus},
 		"the target changed": {"Active", state{verdict: fine, now: noon, ends: ends, target: target{found: true, hash: "ffff"}}, []string{
 			admitted, "Ready=False SpecChanged: It lifts nothing: it is for ConditionSet a with spec hash 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef, which now has spec hash ffff.",

@@ -198,7 +198,7 @@ func (w *checkedWorld) acts() map[string]string {
 			acts[s.Condition.Type] = "removed"
 		}
 		if s.Held {
-			acts[s.Condition.Type] += ", because the breaker doesn't believe False of so many at once"
+			acts[s.Condition.Type] += ", because the breaker opens when so many turn False at once"
 		}
 	}
 	return acts

@@ -84,7 +84,7 @@ func withReason(o *unstructured.Unstructured, reason string) *unstructured.Unstr
 	first := list[0].(map[string]any)
 	if first["reason"] = reason; reason == health.ReasonInDoubt {
 		first["status"] = "Unknown"
-		first["message"] = "not believed, because too many turn False at once: (0/1) Health checks successful: 1) c: ill isn't healthy"
+		first["message"] = "held at Unknown, because too many targets turn False at once: (0/1) Health checks successful: 1) c: ill isn't healthy"
 	}
 	o.Object["status"] = map[string]any{"conditions": list}
 	return o

@@ -63,7 +63,7 @@ func commonConditions(hcr *v1alpha1.HealthCheckRegistration, st statusInput) pol
 		s.Stuck = policy.Stuck{Reason: v1alpha1.ReasonKindUnusable, Message: st.kindError.Error() + "."}
 	}
 	if st.unreleased.Targets > 0 {
-		s.Undoing = fmt.Sprintf("It is deleted once its conditions are off %d targets, such as %s.", st.unreleased.Targets, st.unreleased.Sample[0])
+		s.Undoing = fmt.Sprintf("The registration is deleted once its conditions are off %s, such as %s.", sample.Count(st.unreleased.Targets, "target"), st.unreleased.Sample[0])
 	}
 	return s
 }
@@ -77,14 +77,14 @@ func readyMessage(st statusInput) string {
 		says[0] = fmt.Sprintf("%d of %d targets are healthy, %d aren't, %d progress, %d are unknown", s.by[health.True], s.targets, s.by[health.False], s.by[health.Progressing], s.by[health.Unknown])
 	}
 	if s.unwritten > 0 {
-		says = append(says, fmt.Sprintf("conditions of %d targets aren't written: %s", s.unwritten, s.problem))
+		says = append(says, fmt.Sprintf("conditions of %s aren't written: %s", sample.Count(s.unwritten, "target"), s.problem))
 	}
 	if s.contested > 0 {
 		says = append(says, fmt.Sprintf("somebody else, or an admission webhook, keeps changing conditions of %s, and Autohealer corrects them at longer and longer intervals: condition %s; kubectl get -o yaml --show-managed-fields names the writer: stop it, or choose another conditionType",
 			sample.Count(s.contested, "target"), s.contest))
 	}
 	if t := st.writeErrors; t != nil && t.Partial {
-		says = append(says, fmt.Sprintf("%d can't be written, %s: %s", t.Targets, t.Sample, t.Err))
+		says = append(says, fmt.Sprintf("%s can't be written, such as %s: %s", sample.Count(t.Targets, "target"), t.Sample, t.Err))
 	}
 	if st.breakerOpen {
 		says = append(says, "the breaker is open and nothing new turns False, see BreakerOpen")

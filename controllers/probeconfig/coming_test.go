@@ -169,16 +169,16 @@ func TestWhatATargetThatIsScaledDownWaitsFor(t *testing.T) {
 		return ""
 	}
 	w.manage(fixedAuthorizer{allowed: true})
-	if got := worst(); got != "It isn't known to be healthy again." {
+	if got := worst(); got != "The target isn't known to be healthy again." {
 		t.Errorf("a new manager says %q", got)
 	}
 	w.probe("shoot-0", probe.OK, probe.OK)
-	if got := worst(); got != "It is healthy. It is scaled up once it has been healthy for a minute, and its turn comes." {
+	if got := worst(); got != "The target is healthy. Its dependents are scaled up once it has been healthy for a minute and its turn comes." {
 		t.Errorf("healthy: %q", got)
 	}
 	w.edit(w.namespaceObject("shoot-0"), `{"metadata":{"annotations":{"autohealer.resourcestack.com/hibernated":"true"}}}`)
 	w.settle()
-	if got := worst(); got != "Its namespace is hibernated." {
+	if got := worst(); got != "The target's namespace is hibernated." {
 		t.Errorf("hibernated: %q", got)
 	}
 }

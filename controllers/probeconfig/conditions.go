@@ -39,7 +39,7 @@ func externalHealthy(st configState) metav1.Condition {
 
 // probeCondition is the condition of one probe: of the only target, or of all of them.
 func probeCondition(st configState, kind, name string, of func(*targetView) probeSide) metav1.Condition {
-	c := metav1.Condition{Type: kind, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonBelowThreshold, Message: "Neither threshold of the " + name + " probe is reached."}
+	c := metav1.Condition{Type: kind, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonBelowThreshold, Message: "The " + name + " probe has reached neither failureThreshold nor successThreshold."}
 	s := st.single()
 	if s == nil {
 		return targetsCondition(st, c, name, of)
@@ -66,7 +66,7 @@ func probeCondition(st configState, kind, name string, of func(*targetView) prob
 func undeterminedMessage(s *targetView, a probeSide) string {
 	at := a.undetermined.UTC().Format("2006-01-02T15:04:05Z")
 	if a.name == "external" && !s.internalSide().undetermined.IsZero() {
-		return "It hasn't been run since " + at + ": the internal probe gets no clear answer, and nothing is scaled."
+		return "The external probe hasn't run since " + at + ": the internal probe gets no clear answer, and nothing is scaled."
 	}
 	return fmt.Sprintf("The %s probe has had no clear answer since %s, and nothing is scaled: %s. Look at the kubeconfig's credentials, and at the API server.", a.name, at, a.counts.LastError)
 }
@@ -170,7 +170,7 @@ func listRemedy(c *probe.Config, class probe.Class) string {
 func limitReached(st configState) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionLimitReached}
 	if n, s := first(st.targets, func(s *targetView) bool { return s.Permit.Reason == probe.HeldByLimit }); n > 0 {
-		c.Reason, c.Message = v1alpha1.ReasonTooManyScaledDown, fmt.Sprintf("%d held back: %s.", n, s.Permit.Message)
+		c.Reason, c.Message = v1alpha1.ReasonTooManyScaledDown, fmt.Sprintf("%s held back: %s.", sample.Count(n, "target"), s.Permit.Message)
 	}
 	return c
 }
@@ -185,7 +185,7 @@ func breakerOpen(pc *v1alpha1.ProbeConfig, st configState) metav1.Condition {
 	if st.hasWitnesses {
 		holds += ", but of targets that witnesses vouch for"
 	}
-	c.Message = fmt.Sprintf("Too many targets turned unhealthy together at %s. %s. It closes by itself once for a minute at most half as many are unhealthy or unknown as would open it. %s %s=%s --overwrite",
+	c.Message = fmt.Sprintf("Too many targets turned unhealthy together at %s. %s. The breaker closes by itself once at most half as many targets as would open it have been unhealthy or unknown for a minute. %s %s=%s --overwrite",
 		st.breaker.OpenedAt.UTC().Format("2006-01-02T15:04:05Z"), holds, st.resetCommand(pc), v1alpha1.AnnotationResetBreaker, st.breaker.ID)
 	return c
 }
@@ -193,7 +193,7 @@ func breakerOpen(pc *v1alpha1.ProbeConfig, st configState) metav1.Condition {
 // resetCommand is who resets the breaker, and how. Whoever reads it of a config elsewhere may not be allowed to: it concerns others.
 func (st *configState) resetCommand(pc *v1alpha1.ProbeConfig) string {
 	if pc.Namespace == st.ownNamespace {
-		return fmt.Sprintf("Look whether the cause is on this side; then, to let them act: kubectl annotate probeconfig -n %s %s", pc.Namespace, pc.Name)
+		return fmt.Sprintf("Look whether the cause is on this side; then, to let ProbeConfigs act: kubectl annotate probeconfig -n %s %s", pc.Namespace, pc.Name)
 	}
-	return fmt.Sprintf("It is reset by who runs Autohealer, since it is one for all: kubectl annotate namespace %s", st.ownNamespace)
+	return fmt.Sprintf("The breaker is one for all ProbeConfigs, and only who runs Autohealer can reset it: kubectl annotate namespace %s", st.ownNamespace)
 }

@@ -147,7 +147,7 @@ func TestADeletionLeavesTheRecordOfWhatAsksToBeIgnored(t *testing.T) {
 	if w.stored() != nil {
 		t.Errorf("it waits: %s", w.message("Reconciling"))
 	}
-	if got := w.told.String(); !strings.Contains(got, "NotRestored ProbeConfig autohealer-system/protect leaves Deployment shoot-0/kcm as it is: it is annotated to be left alone; it had 3 replicas before it was scaled down.") {
+	if got := w.told.String(); !strings.Contains(got, "NotRestored ProbeConfig autohealer-system/protect leaves Deployment shoot-0/kcm as it is: its annotation ignore-scaling forbids scaling; it had 3 replicas before it was scaled down.") {
 		t.Errorf("told: %s", got)
 	}
 }
@@ -159,7 +159,7 @@ func TestWhatAskedToBeIgnoredIsGivenBackLater(t *testing.T) {
 	w.edit(w.stored(), `{"metadata":{"generation":2},"spec":{"mode":"Observe"}}`)
 	w.pass(time.Minute)
 	w.want("shoot-0", "0r 3", "while it asks")
-	if got := w.message("Ready"); !strings.Contains(got, "Deployment/kcm in shoot-0: it is annotated to be left alone") {
+	if got := w.message("Ready"); !strings.Contains(got, "Deployment/kcm in shoot-0: its annotation ignore-scaling forbids scaling") {
 		t.Errorf("Ready says %q", got)
 	}
 	w.edit(w.deployment("kcm"), `{"metadata":{"annotations":{"autohealer.resourcestack.com/ignore-scaling":null}}}`)

@@ -63,7 +63,7 @@ func (r *Reporter) reportScaledByOthers(t *probe.Target, before, now []probe.Fin
 		if f.Reason != probe.ScaledByOthers || slices.ContainsFunc(before, same) {
 			continue
 		}
-		note := fmt.Sprintf("ProbeConfig %s leaves %s %s/%s up while its nodes are cut off: %s. Have whoever applies it leave its replicas alone.",
+		note := fmt.Sprintf("ProbeConfig %s leaves %s %s/%s up while its nodes are cut off: %s. Stop what applies the object from setting its replicas.",
 			t.Config.Key(), f.Kind, t.Namespace, f.Name, f.Message)
 		r.acts.Emit(at, dependentRef(t.Namespace, probe.Act{Ref: f.Ref}), configRef(t.Config), v1alpha1.ReasonScaledByOthers, "Leave", note)
 	}

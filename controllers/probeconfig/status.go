@@ -164,7 +164,7 @@ func commonConditions(pc *v1alpha1.ProbeConfig, st configState) policy.Condition
 	}
 	if len(st.restoring) > 0 {
 		names := st.restoring[:min(len(st.restoring), probe.SampleSize)]
-		s.Undoing = fmt.Sprintf("It is deleted once what it scaled down is scaled up again in %s: %s.", sample.Count(len(st.restoring), "namespace"), strings.Join(names, ", "))
+		s.Undoing = fmt.Sprintf("The ProbeConfig is deleted once what it scaled down is scaled up again in %s: %s.", sample.Count(len(st.restoring), "namespace"), strings.Join(names, ", "))
 		if inTheWay := findings(st.targets); len(inTheWay) > 0 {
 			s.Undoing += " In the way: " + inTheWay[0] + "."
 		}
@@ -178,7 +178,7 @@ func sentence(o probe.Outcome) string { return string(o.Class) + ": " + o.Detail
 // alone.
 func summary(st configState) string {
 	n := counts(st.targets)
-	says := []string{fmt.Sprintf("%d of %d targets are probed, %d fail outside, %d are scaled down", n.Probed, n.Total, n.ExternalUnhealthy, n.ScaledDown)}
+	says := []string{fmt.Sprintf("%d of %d targets are probed, %d fail the external probe, %d are scaled down", n.Probed, n.Total, n.ExternalUnhealthy, n.ScaledDown)}
 	if n.Vouched > 0 {
 		says = append(says, fmt.Sprintf("witnesses vouch for %d of those that fail", n.Vouched))
 	}
@@ -188,7 +188,7 @@ func summary(st configState) string {
 	says = append(says, findings(st.targets)...)
 	says = append(says, waitingTargets(st.targets)...)
 	if t := st.writeError; t != nil && t.Partial {
-		says = append(says, fmt.Sprintf("%d can't be written, %s: %s", t.Targets, t.Sample, t.Err))
+		says = append(says, fmt.Sprintf("%s can't be written, such as %s: %s", sample.Count(t.Targets, "target"), t.Sample, t.Err))
 	}
 	if limitReached(st).Reason != "" {
 		says = append(says, "a limit holds targets back, see LimitReached")

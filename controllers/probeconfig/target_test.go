@@ -379,7 +379,7 @@ func TestAProbeThatGetsNoClearAnswerIsTold(t *testing.T) {
 		"outside": {alone, probe.OK, probe.Unauthorized, "True ProbeSucceeds, Unknown Undetermined",
 			"The external probe has had no clear answer since BEGAN, and nothing is scaled: Unauthorized. Look at the kubeconfig's credentials, and at the API server."},
 		"inside": {alone, probe.TooManyRequests, "", "Unknown Undetermined, Unknown Undetermined",
-			"It hasn't been run since BEGAN: the internal probe gets no clear answer, and nothing is scaled."},
+			"The external probe hasn't run since BEGAN: the internal probe gets no clear answer, and nothing is scaled."},
 		"a redirect": {alone, probe.OK, probe.Redirected, "True ProbeSucceeds, Unknown Undetermined",
 			"The external probe has had no clear answer since BEGAN, and nothing is scaled: Redirected. Look at the kubeconfig's credentials, and at the API server."},
 		"of one of many": {nil, probe.OK, probe.Forbidden, "True ProbeSucceeds, Unknown Undetermined",
@@ -433,7 +433,7 @@ func TestARedirectScalesNothingAndIsToldAtOnce(t *testing.T) {
 	if got := w.condition("ExternalHealthy"); got != "Unknown BelowThreshold" {
 		t.Errorf("ExternalHealthy is %q", got)
 	}
-	if got := meta.FindStatusCondition(w.stored().Status.Conditions, "ExternalHealthy").Message; got != "Neither threshold of the external probe is reached. The latest result doesn't count: Redirected." {
+	if got := meta.FindStatusCondition(w.stored().Status.Conditions, "ExternalHealthy").Message; got != "The external probe has reached neither failureThreshold nor successThreshold. The latest result doesn't count: Redirected." {
 		t.Errorf("it says %q", got)
 	}
 }

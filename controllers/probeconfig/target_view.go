@@ -133,13 +133,13 @@ func (s *targetView) worst() v1alpha1.TargetState {
 func (s *targetView) waitingFor() string {
 	switch {
 	case s.hibernated:
-		return "Its namespace is hibernated."
+		return "The target's namespace is hibernated."
 	case !s.Credentials.Usable():
-		return "It isn't probed, so it isn't known whether it is healthy."
+		return "The target isn't probed, so whether it is healthy isn't known."
 	case s.State.HealthySince.IsZero():
-		return "It isn't known to be healthy again."
+		return "The target isn't known to be healthy again."
 	}
-	return "It is healthy. It is scaled up once it has been healthy for a minute, and its turn comes."
+	return "The target is healthy. Its dependents are scaled up once it has been healthy for a minute and its turn comes."
 }
 
 // lastExternalFailure is why the outer side is unhealthy.

@@ -28,10 +28,10 @@ const (
 )
 
 // errNotAdmitted: the config isn't judged just now, or isn't admitted any more.
-var errNotAdmitted = errors.New("nothing admits the deletion now")
+var errNotAdmitted = errors.New("the WeederConfig isn't admitted now")
 
 // errOutdated: what the deletion was decided by isn't so any more.
-var errOutdated = errors.New("it was decided by what isn't so any more")
+var errOutdated = errors.New("the deletion was decided by an older state")
 
 // PodReconciler deletes the pods that a recovered Service lets restart.
 type PodReconciler struct {
@@ -92,7 +92,7 @@ func (r *PodReconciler) decide(ctx context.Context, key types.NamespacedName) (w
 func (r *PodReconciler) decideWith(ctx context.Context, doubt error, key types.NamespacedName) (weeder.Plan, weeder.Next) {
 	why := ""
 	if doubt != nil {
-		log.FromContext(ctx).Error(doubt, "A deletion waits, since what is known can't be confirmed")
+		log.FromContext(ctx).Error(doubt, "Not deleting the pod yet: the API server can't confirm what the manager's caches say")
 		why = doubt.Error()
 	}
 	return r.Observer.weeder().Decide(key, r.Observer.Facts.Moment(), why)

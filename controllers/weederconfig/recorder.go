@@ -66,7 +66,7 @@ func (r *DeletionRecorder) unreadable(wc *v1alpha1.WeederConfig) bool {
 }
 
 // errNotLeading: another replica may lead by now.
-var errNotLeading = errors.New("this replica no longer surely leads")
+var errNotLeading = errors.New("this replica may no longer be the leader")
 
 func (r *DeletionRecorder) leads() bool { return r.Leads == nil || r.Leads() }
 
@@ -76,7 +76,7 @@ func (r *DeletionRecorder) Enter(ctx context.Context, d *weeder.Deletion) (leave
 	shared, _ := r.batchers.LoadOrStore(d.Key, newBatcher())
 	b := shared.(*batcher)
 	if err := b.enter(func() error { return r.write(ctx, d, b) }); err != nil {
-		return nil, fmt.Errorf("note a deletion in the status of WeederConfig %s: %w", d.Key, err)
+		return nil, fmt.Errorf("record a deletion in the status of WeederConfig %s: %w", d.Key, err)
 	}
 	return b.leave, nil
 }
@@ -99,7 +99,7 @@ func (r *DeletionRecorder) write(ctx context.Context, d *weeder.Deletion, b *bat
 		r.batchers.CompareAndDelete(d.Key, b) // Enter may have stored it after forget was called, which isn't called again
 	}
 	if !ok || config.UID != d.Config {
-		return errors.New("it is gone")
+		return errors.New("the WeederConfig is gone")
 	}
 	if c, err := resourceversion.CompareResourceVersion(config.Object.ResourceVersion, b.version); err != nil || c > 0 {
 		b.version = config.Object.ResourceVersion
@@ -113,7 +113,7 @@ func (r *DeletionRecorder) write(ctx context.Context, d *weeder.Deletion, b *bat
 			return err
 		}
 	}
-	return errors.New("it changes all the time")
+	return errors.New("the WeederConfig keeps changing")
 }
 
 // replace writes over the state of the config that the batcher knows.
@@ -123,7 +123,7 @@ func (r *DeletionRecorder) replace(ctx context.Context, d *weeder.Deletion, b *b
 	}
 	st, ok := r.Observer.weeder().Recorded(d.Config, r.Observer.Facts.Moment())
 	if !ok {
-		return errors.New("it is gone")
+		return errors.New("the WeederConfig is gone")
 	}
 	st.Services = services
 	wc := metadataOf(v1alpha1.GroupVersion.WithKind(kindWeederConfig))
@@ -139,10 +139,10 @@ func (r *DeletionRecorder) replace(ctx context.Context, d *weeder.Deletion, b *b
 func (r *DeletionRecorder) refreshVersion(ctx context.Context, d *weeder.Deletion, b *batcher) error {
 	wc := metadataOf(v1alpha1.GroupVersion.WithKind(kindWeederConfig))
 	if err := r.Live.Get(ctx, d.Key, wc); err != nil {
-		return fmt.Errorf("read its state: %w", err)
+		return fmt.Errorf("read the WeederConfig: %w", err)
 	}
 	if wc.UID != d.Config {
-		return errors.New("another has its name")
+		return errors.New("another WeederConfig has this name")
 	}
 	b.version = wc.ResourceVersion
 	return nil

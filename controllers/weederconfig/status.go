@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 	"github.com/resourcestack/autohealer/internal/domain/weeder"
 	"github.com/resourcestack/autohealer/internal/policy"
 )
@@ -87,10 +88,10 @@ func operativeMessage(st statusInput) string {
 			continue
 		}
 		held := st.summary.Held[reason]
-		says = append(says, fmt.Sprintf("%d held back, %s", held.Pods, held.Message))
+		says = append(says, fmt.Sprintf("%s held back, such as %s", sample.Count(held.Pods, "pod"), held.Message))
 	}
 	if t := st.writeErrors; t != nil && t.Partial {
-		says = append(says, fmt.Sprintf("%d can't be deleted, %s: %s", t.Targets, t.Sample, t.Err))
+		says = append(says, fmt.Sprintf("%s can't be deleted, such as %s: %s", sample.Count(t.Targets, "pod"), t.Sample, t.Err))
 	}
 	if limitReached(st).Reason != "" {
 		says = append(says, "a limit holds pods back, see LimitReached")
@@ -128,7 +129,7 @@ func limitReached(st statusInput) metav1.Condition {
 		if c.Reason == "" {
 			c.Reason = l.reason
 		}
-		says = append(says, fmt.Sprintf("%d held back, %s", held.Pods, held.Message))
+		says = append(says, fmt.Sprintf("%s held back, such as %s", sample.Count(held.Pods, "pod"), held.Message))
 	}
 	if len(says) > 0 {
 		c.Message = policy.Sentence(says...)

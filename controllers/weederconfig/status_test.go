@@ -24,7 +24,7 @@ func TestReadySaysInNumbersWhatTheConfigDoes(t *testing.T) {
 		{"a config that observes says that it deletes nothing", "Observe", weeder.Summary{WeederConfigStatus: v1alpha1.WeederConfigStatus{Services: 2, ActiveWindows: 1}, Named: 2, Held: map[weeder.Reason]weeder.HoldCount{"Observing": hold(3, "m")}},
 			"Mode Observe: 2 of 2 Services are there, 1 recovered lately; 3 pods would be deleted now, and none is."},
 		{"a hold that no other condition shows is shown here", "", weeder.Summary{WeederConfigStatus: v1alpha1.WeederConfigStatus{Services: 1, ActiveWindows: 1}, Named: 1, Held: map[weeder.Reason]weeder.HoldCount{"NoController": hold(2, "ns/a: nothing replaces it")}},
-			"1 of 1 Services are there, 1 recovered lately, 0 pods were deleted so far; 2 held back, ns/a: nothing replaces it."},
+			"1 of 1 Services are there, 1 recovered lately, 0 pods were deleted so far; 2 pods held back, such as ns/a: nothing replaces it."},
 		{"limits have a condition of their own", "", weeder.Summary{WeederConfigStatus: v1alpha1.WeederConfigStatus{Services: 1, ActiveWindows: 1}, Named: 1, Held: map[weeder.Reason]weeder.HoldCount{"MaxDeletionsPerWatch": hold(2, "m")}},
 			"1 of 1 Services are there, 1 recovered lately, 0 pods were deleted so far; a limit holds pods back, see LimitReached."},
 	} {
@@ -47,12 +47,12 @@ func TestLimitReachedTellsWhichLimit(t *testing.T) {
 		reason, message string
 	}{
 		{"none", map[weeder.Reason]weeder.HoldCount{"Cooldown": {Pods: 1, Message: "c"}}, "", ""},
-		{"the minute", map[weeder.Reason]weeder.HoldCount{"MaxPodDeletionsPerMinute": {Pods: 2, Message: "m"}}, "TooManyPodDeletions", "2 held back, m."},
-		{"the window", map[weeder.Reason]weeder.HoldCount{"MaxDeletionsPerWatch": {Pods: 2, Message: "w"}}, "BudgetSpent", "2 held back, w."},
-		{"the workload", map[weeder.Reason]weeder.HoldCount{"MaxRepeatsPerOwner": {Pods: 1, Message: "r"}}, "BudgetSpent", "1 held back, r."},
+		{"the minute", map[weeder.Reason]weeder.HoldCount{"MaxPodDeletionsPerMinute": {Pods: 2, Message: "m"}}, "TooManyPodDeletions", "2 pods held back, such as m."},
+		{"the window", map[weeder.Reason]weeder.HoldCount{"MaxDeletionsPerWatch": {Pods: 2, Message: "w"}}, "BudgetSpent", "2 pods held back, such as w."},
+		{"the workload", map[weeder.Reason]weeder.HoldCount{"MaxRepeatsPerOwner": {Pods: 1, Message: "r"}}, "BudgetSpent", "1 pod held back, such as r."},
 		{"two at once", map[weeder.Reason]weeder.HoldCount{"MaxRepeatsPerOwner": {Pods: 1, Message: "r"}, "MaxPodDeletionsPerMinute": {Pods: 2, Message: "m"}},
-			"TooManyPodDeletions", "2 held back, m; 1 held back, r."},
-		{"a budget, in the API server's words", map[weeder.Reason]weeder.HoldCount{"MaxRepeatsPerOwner": {Pods: 1, Message: "it would violate the budget."}}, "BudgetSpent", "1 held back, it would violate the budget."},
+			"TooManyPodDeletions", "2 pods held back, such as m; 1 pod held back, such as r."},
+		{"a budget, in the API server's words", map[weeder.Reason]weeder.HoldCount{"MaxRepeatsPerOwner": {Pods: 1, Message: "it would violate the budget."}}, "BudgetSpent", "1 pod held back, such as it would violate the budget."},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := limitReached(statusInput{summary: weeder.Summary{Held: tc.held}})

@@ -50,7 +50,7 @@ var _ = Describe("Before it evicts, a set", func() {
 		Eventually(func() (string, error) {
 			ready, err := w.Ready(ctx, "flapping")
 			return ready.Message, err
-		}).Should(MatchRegexp("it was tainted 3 times within an hour, last at .*Z; it stays at NoSchedule"))
+		}).Should(MatchRegexp("the node was tainted 3 times within an hour, last at .*Z; the taint stays at NoSchedule"))
 	})
 
 	It("lets a taint stay that comes and goes, and says so", func(ctx SpecContext) {
@@ -67,7 +67,7 @@ var _ = Describe("Before it evicts, a set", func() {
 		Eventually(func() (string, error) {
 			ready, err := w.Ready(ctx, "flickering")
 			return ready.Message, err
-		}).Should(MatchRegexp("it was tainted 3 times within an hour, last at .*Z; the taint goes once its conditions have been clear for 1m0s"))
+		}).Should(MatchRegexp("the node was tainted 3 times within an hour, last at .*Z; the taint goes once the conditions have been clear for 1m0s"))
 		Expect(history.Effects(ctx, node, key)).To(HaveExactElements(corev1.TaintEffect(none), corev1.TaintEffect(repel), corev1.TaintEffect(none),
 			corev1.TaintEffect(repel), corev1.TaintEffect(none), corev1.TaintEffect(repel)))
 	})

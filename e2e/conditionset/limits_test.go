@@ -71,7 +71,7 @@ var _ = Describe("Limits", func() {
 		w.Create(ctx, fixture.NewSet("last", key, repel, "LastBroken"))
 		w.Report(ctx, names[0], "LastBroken", corev1.ConditionTrue)
 		Eventually(w.Condition(ctx, "last", "LimitReached")).Should(And(HaveField("Status", metav1.ConditionTrue),
-			HaveField("Message", ContainSubstring("maxTaintedNodes 10% allows 0 of 1 nodes, and 0 are; 102 more are cordoned, not Ready or tainted as leaving and don't count"))))
+			HaveField("Message", ContainSubstring("maxTaintedNodes 10% allows 0 of 1 nodes, and 0 are tainted; 102 more are cordoned, not Ready or tainted as leaving and don't count"))))
 		Expect(w.Effect(ctx, names[0], key)()).To(BeEmpty(), "it is the last one")
 
 		cordon(ctx, false)

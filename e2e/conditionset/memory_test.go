@@ -25,8 +25,8 @@ var _ = Describe("An eviction", func() {
 		Eventually(w.Effect(ctx, nodes[0], key)).Should(BeEquivalentTo(evict))
 		return nodes
 	}
-	paced := func(held int) types.GomegaMatcher {
-		return SatisfyAll(HaveField("Reason", "TooManyEvicting"), HaveField("Message", HavePrefix("%d held back: one node of zone", held)))
+	paced := func(held string) types.GomegaMatcher {
+		return SatisfyAll(HaveField("Reason", "TooManyEvicting"), HaveField("Message", HavePrefix(held+" held back: one node of zone")))
 	}
 
 	It("paces others though its node was deleted, and though all managers restart", func(ctx SpecContext) {
@@ -38,13 +38,13 @@ var _ = Describe("An eviction", func() {
 
 		w.Report(ctx, nodes[1], "OutlivedBroken", corev1.ConditionTrue)
 		Eventually(w.Effect(ctx, nodes[1], key)).Should(BeEquivalentTo(repel))
-		Eventually(w.Condition(ctx, set.Name, "LimitReached")).Should(paced(1))
+		Eventually(w.Condition(ctx, set.Name, "LimitReached")).Should(paced("1 node"))
 
 		w.KillManager()
 		w.RestartManager(ctx)
 		w.Report(ctx, nodes[2], "OutlivedBroken", corev1.ConditionTrue)
 		Eventually(w.Effect(ctx, nodes[2], key)).Should(BeEquivalentTo(repel))
-		Eventually(w.Condition(ctx, set.Name, "LimitReached")).Should(paced(2))
+		Eventually(w.Condition(ctx, set.Name, "LimitReached")).Should(paced("2 nodes"))
 
 		By("recording it where it outlives the node")
 		var record corev1.ConfigMap
@@ -63,7 +63,7 @@ var _ = Describe("An eviction", func() {
 		Eventually(w.Effect(ctx, node, key)).Should(BeEmpty())
 		mode(v1alpha1.Enforce)
 		Eventually(w.Effect(ctx, node, key)).Should(BeEquivalentTo(repel))
-		Eventually(w.Condition(ctx, set.Name, "LimitReached")).Should(paced(1))
+		Eventually(w.Condition(ctx, set.Name, "LimitReached")).Should(paced("1 node"))
 
 		w.Discard(ctx, set)
 		w.Create(ctx, fixture.NewSet("toggled", key, evict, "ToggledBroken"))

@@ -83,7 +83,7 @@ var _ = Describe("A condition that says neither True nor False", func() {
 			Eventually(w.Status(ctx, "doubt")).Should(HaveField("Nodes", HaveValue(And(HaveField("Matching", BeZero()), HaveField("Doubtful", BeEquivalentTo(1))))))
 			Consistently(w.Effect(ctx, node, key), "1s").Should(BeEquivalentTo(repel), "%q says nothing of the node", says)
 		}
-		Expect(w.Ready(ctx, "doubt")).To(HaveField("Message", ContainSubstring("1 are in doubt, their conditions Unknown, missing or stale: nothing is done and nothing undone there")))
+		Expect(w.Ready(ctx, "doubt")).To(HaveField("Message", ContainSubstring("conditions of 1 node are Unknown, missing or stale: nothing is done and nothing undone there")))
 
 		By("forgetting the condition altogether")
 		forget := client.RawPatch(types.StrategicMergePatchType, []byte(`{"status":{"conditions":[{"$patch":"delete","type":"DoubtBroken"}]}}`))

@@ -113,7 +113,7 @@ var _ = Describe("What a set did", func() {
 
 		Expect(w.Client.Delete(ctx, set.DeepCopy())).To(Succeed())
 		Eventually(w.Condition(ctx, set.Name, "Ready")).Should(HaveField("Message", And(
-			HavePrefix("It is deleted once it is undone on 1 nodes: "+node+"; "), ContainSubstring("the record can't be read of "+node))))
+			HavePrefix("The ConditionSet is deleted once its taints are off 1 node: "+node+"; "), ContainSubstring("can't read the record of "+node))))
 		Consistently(w.Effect(ctx, node, key), "1s").Should(BeEquivalentTo(repel))
 
 		w.Change(ctx, node, func(n *corev1.Node) { n.Annotations[fixture.RecordAnnotation] = record })

@@ -123,7 +123,7 @@ func answered(request func() error) answer {
 	})
 	a := answer{invalid: isInvalid(err), reason: err}
 	for _, line := range hearing.lines {
-		if _, rules, found := strings.Cut(line, "not checked, because what is known of the cluster isn't complete yet: "); found {
+		if _, rules, found := strings.Cut(line, "not checked, because Autohealer hasn't read all of the cluster yet: "); found {
 			a.skipped = strings.Split(rules, ", ")
 		} else if !strings.HasPrefix(line, "spec") { // the schema's own, about what an update left as it was
 			a.warned = append(a.warned, ruleByRule(plain(line))...)

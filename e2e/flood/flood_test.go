@@ -51,7 +51,7 @@ var attacks = map[string]struct {
 	body string
 	want []string
 }{
-	"a review as large as an API server's":  {review(filler(6_900_000)), []string{"a policy may have 262144: make it several"}},
+	"a review as large as an API server's":  {review(filler(6_900_000)), []string{"a policy may have at most 262144: split it"}},
 	"a review larger than any":              {review(filler(8 << 20)), []string{"the review has 8389"}},
 	"a policy as large as it may be":        {review(filler(250_000)), []string{`"allowed":true`}},
 	"a bomb of YAML":                        {"a: &a [" + strings.Repeat("x,", 50) + "x]\nb: &b [" + strings.Repeat("*a,", 1000) + "*a]\nc: [" + strings.Repeat("*b,", 1000) + "*b]\n", []string{"400 the review is no JSON object"}},
@@ -108,7 +108,7 @@ var _ = Describe("A policy that is larger than anybody needs", func() {
 				PodSelectors: slices.Repeat([]v1alpha1.LabelSelector{{MatchLabels: labels}}, 8),
 			}
 		}
-		Expect(h.Client.Create(ctx, weeder, client.DryRunAll)).To(MatchError(MatchRegexp("guard/object: not checked: it has [0-9]{6} bytes as JSON, and a policy may have 262144: make it several")))
+		Expect(h.Client.Create(ctx, weeder, client.DryRunAll)).To(MatchError(MatchRegexp("guard/object: not checked: the object has [0-9]{6} bytes as JSON, and a policy may have at most 262144: split it")))
 	}, SpecTimeout(lasts))
 })
 

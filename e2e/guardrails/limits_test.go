@@ -25,7 +25,7 @@ var _ = Describe("A Guardrail's limits", func() {
 		}
 		Eventually(tainted(ctx, nodes, key)).Should(HaveLen(2))
 		Consistently(tainted(ctx, nodes, key), "1s").Should(HaveLen(2))
-		Eventually(setSays(ctx, "limit", "LimitReached")).Should(And(HavePrefix("True TooManyTainted: 4 held back"), ContainSubstring("maxTaintedNodes 2")))
+		Eventually(setSays(ctx, "limit", "LimitReached")).Should(And(HavePrefix("True TooManyTainted: 4 nodes held back"), ContainSubstring("maxTaintedNodes 2")))
 
 		put(ctx, "limit", "{limits: {maxTaintedNodes: 4}}")
 		Eventually(tainted(ctx, nodes, key), soon).Should(HaveLen(4))

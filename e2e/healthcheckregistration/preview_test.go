@@ -75,7 +75,7 @@ var _ = Describe("what a registration would do", func() {
 - {name: c, conditionType: C, object: {apiVersion: v1, kind: ConfigMap, name: "'dial'"}, evaluate: {status: {}}}`))).To(SatisfyAll(
 			warns("unknown-kind", "the API server knows no Nothing of nobody.example.org/v1"),
 			warns("unreadable-kind", "persistentvolumeclaims"),
-			warns("statusless", "whatever it is like: c (ConfigMap has no conditions)"),
+			warns("statusless", "always say healthy: c (ConfigMap has no conditions)"),
 		))
 		apply(ctx, "{apiVersion: example.org/v1, kind: Passing, metadata: {namespace: %s, name: p}, spec: {type: %s}}", namespace, namespace)
 		Expect(tryOut(ctx, namespace, strings.Replace(spec, "Gadget", "Passing", 1))).To(warns("unwritable", "Passing takes no conditions: the kind has no status subresource"))

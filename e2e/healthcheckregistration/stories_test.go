@@ -165,7 +165,7 @@ var _ = Describe("what isn't Autohealer's", func() {
 			register(ctx, namespace, about(of, namespace, "checks: ["+checkOf("Dialled", "dial")+", {name: other, conditionType: Other, object: {apiVersion: v1, kind: ConfigMap, name: \"'dial'\"}, evaluate: {status: {}}}]"))
 			Expect(h.Client.Patch(ctx, target, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"type":"`+namespace+`"}}`)))).To(Succeed())
 			Eventually(condition(ctx, of, namespace, "Other")).Should(is("True", "HealthCheckSuccessful", ""))
-			Eventually(statusOf(ctx, namespace, "Ready")).Should(ContainSubstring("conditions of 1 targets aren't written: condition Dialled is there already, and someone else's"))
+			Eventually(statusOf(ctx, namespace, "Ready")).Should(ContainSubstring("conditions of 1 target aren't written: condition Dialled is there already, and someone else's"))
 			unregister(ctx, namespace)
 			list, _, _ := unstructured.NestedSlice(stored(ctx, of, namespace).Object, "status", "conditions")
 			Expect(list).To(ConsistOf(others...))

@@ -48,7 +48,7 @@ var _ = Describe("kubectl autohealer explain", func() {
 				tainted++
 				Expect(got.Out).To(And(ContainSubstring("ConditionSet explained: taint "+key+":NoSchedule since "), Not(ContainSubstring("Held back: "))))
 			} else {
-				Expect(got.Out).To(MatchRegexp(`Held back: maxTaintedNodes 2 allows 2 of 104 nodes, and 2 are \(LimitReached\); in line since `))
+				Expect(got.Out).To(MatchRegexp(`Held back: maxTaintedNodes 2 allows 2 of 104 nodes, and 2 are tainted \(LimitReached\); in line since `))
 			}
 		}
 		Expect(tainted).To(Equal(2))

@@ -49,7 +49,7 @@ To go on: kubectl autohealer thaw`))))
 		By("leaving what a deleted policy did, and the policy with it")
 		Expect(w.Client.Delete(ctx, &v1alpha1.ConditionSet{ObjectMeta: metav1.ObjectMeta{Name: s.repelling}})).To(Succeed())
 		Eventually(w.Condition(ctx, s.repelling, "Reconciling")).Should(HaveField("Message",
-			HavePrefix("Guardrail autohealer-freeze freezes everything, undo included. It is deleted once it is undone on ")))
+			HavePrefix("Guardrail autohealer-freeze freezes everything, undo included. The ConditionSet is deleted once its taints are off ")))
 
 		By("staying frozen for a manager that is killed and starts anew")
 		Expect(w.Kill(harness.Manager, syscall.SIGKILL)).To(Succeed())
@@ -57,7 +57,7 @@ To go on: kubectl autohealer thaw`))))
 		Expect(w.StartManager(ctx)).To(Succeed())
 		Consistently(func() any { return s.taints(ctx) }, "3s", "200ms").Should(Equal(was))
 		Expect(plugin(ctx, "freeze")).To(SatisfyAll(HaveField("Code", 0),
-			HaveField("Out", MatchRegexp(`^It was frozen already, since \S+ \([0-9.ms]+\) by admin: INC-4711.\nFrozen: `))))
+			HaveField("Out", MatchRegexp(`^Autohealer was frozen already, since \S+ \([0-9.ms]+\) by admin: INC-4711.\nFrozen: `))))
 
 		By("going on: what was waiting is undone, and what matches is done as the limits allow")
 		s.stop()
@@ -85,7 +85,7 @@ To go on: kubectl autohealer thaw`))))
 		for how, suffix := range map[string]string{"client": `\(dry run\)`, "server": `\(server dry run\)`} {
 			Expect(plugin(ctx, "thaw", "--dry-run="+how)).To(HaveField("Out", MatchRegexp("^guardrail.autohealer.resourcestack.com/autohealer-freeze deleted "+suffix+"; it was frozen since ")))
 		}
-		Expect(plugin(ctx, "freeze", "--dry-run=server")).To(SatisfyAll(HaveField("Code", 0), HaveField("Out", HavePrefix("It was frozen already, since "))))
+		Expect(plugin(ctx, "freeze", "--dry-run=server")).To(SatisfyAll(HaveField("Code", 0), HaveField("Out", HavePrefix("Autohealer was frozen already, since "))))
 
 		By("a finalizer that keeps it")
 		held := func(ctx context.Context, finalizers string) {

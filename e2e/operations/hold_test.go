@@ -37,7 +37,7 @@ var _ = Describe("The annotation hold-until", func() {
 		}
 		Eventually(w.Effect(ctx, nodes[1], key)).Should(BeEquivalentTo(repel))
 		Eventually(w.Condition(ctx, "holding", "Ready")).Should(HaveField("Message",
-			ContainSubstring("1 held back: the annotation "+holdUntil+" keeps Autohealer from it until "+until)))
+			ContainSubstring("1 node held back: the annotation "+holdUntil+" keeps Autohealer from it until "+until)))
 		Expect(plugin(ctx, "status")).To(SatisfyAll(HaveField("Out", ContainSubstring("\nLeft alone: node/"+nodes[0]+" until "+until+"\n"))))
 		Expect(plugin(ctx, "explain", "node/"+nodes[0]).Out).To(And(ContainSubstring("  Left alone: the annotation "+holdUntil+" keeps Autohealer from it until "+until),
 			ContainSubstring(" (HoldUntil)")))

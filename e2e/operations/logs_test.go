@@ -113,7 +113,7 @@ var _ = Describe("kubectl autohealer history", func() {
 		Expect(err).NotTo(HaveOccurred())
 		const broken = `the log of pod [^ ]+( before its container's last restart)?: [^;\n]*the disk is broken[^;\n]*`
 		Expect(plugin(ctx, "history")).To(SatisfyAll(HaveField("Code", 2), HaveField("Out", BeEmpty()), HaveField("Err",
-			MatchRegexp("^error: it can't be told what was done: "+broken+"; "+broken+"; "+broken+"\n$"))))
+			MatchRegexp("^error: can't read what was done: "+broken+"; "+broken+"; "+broken+"\n$"))))
 
 		k.tell(pods[0], "it began\n"+tainted("worker-2", "20"))
 		k.tell(pods[1], tainted("worker-3", "30")+tainted("worker-1", "10"))
@@ -126,6 +126,6 @@ var _ = Describe("kubectl autohealer history", func() {
 
 		k.tell(pods[0]+"?", tainted("worker-0", "00"))
 		Expect(plugin(ctx, "history", "node/worker-0")).To(SatisfyAll(HaveField("Code", 0), HaveField("Err", BeEmpty()), HaveField("Out", MatchRegexp("^TIME .*\n"+row("worker-0", "00")+"$"))))
-		Expect(plugin(ctx, "history", "--since=1h")).To(Equal(said{0, "", "Nothing was done, as far as these logs tell.\n"}), "all of it was long ago")
+		Expect(plugin(ctx, "history", "--since=1h")).To(Equal(said{0, "", "These logs record no act.\n"}), "all of it was long ago")
 	})
 })

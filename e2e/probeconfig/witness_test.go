@@ -90,7 +90,7 @@ var _ = Describe("when the load balancer of all targets fails", Ordered, func() 
 		cut(balancer)
 		Eventually(everywhere(v1alpha1.ConditionBreakerOpen)).WithContext(ctx).Should(HaveExactElements(metav1.ConditionTrue))
 		Expect(all[0].says(ctx, v1alpha1.ConditionBreakerOpen)).To(And(HavePrefix("TooManyFailTogether: Too many targets turned unhealthy together at "),
-			ContainSubstring("but of targets that witnesses vouch for. It closes by itself once for a minute at most half as many are unhealthy or unknown as would open it. It is reset by")))
+			ContainSubstring("but of targets that witnesses vouch for. The breaker closes by itself once at most half as many targets as would open it have been unhealthy or unknown for a minute. The breaker is one for all ProbeConfigs, and only who runs Autohealer can reset it")))
 		Eventually(silent).WithContext(ctx).Should(MatchRegexp(`^NoAnswer: The TLS handshake with 1 of 1 witness failed: elsewhere \(127\.0\.0\.1:\d+\): [A-Z].*` +
 			`\. While none answers, nobody vouches for targets of ProbeConfigs that fail together, and the breaker holds them back\.$`))
 		before, err := down(ctx)

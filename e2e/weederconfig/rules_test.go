@@ -116,7 +116,7 @@ var _ = Describe("Live rules", func() {
 		Entry("a Service's own pods", func(ctx context.Context, s shop) *v1alpha1.WeederConfig {
 			s.upstream(ctx, "etcd", 1)
 			return s.weeder("own", "etcd", "etcd")
-		}, "weederconfig/selects-own-pods: 1 pods are selected as dependents of a Service that they are themselves behind"),
+		}, "weederconfig/selects-own-pods: selects pods of a Service as dependents of that same Service"),
 		Entry("a cycle over two configs", func(ctx context.Context, s shop) *v1alpha1.WeederConfig {
 			s.upstream(ctx, "etcd", 1)
 			s.upstream(ctx, "api", 1)

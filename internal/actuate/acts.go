@@ -71,12 +71,12 @@ func (a Act) record(trail logr.Logger, message string, details ...any) {
 
 var (
 	// ErrNotValidated: the change has no admission that covers it. It is a mistake in the caller, never in a cluster.
-	ErrNotValidated = errors.New("no admission covers this change")
+	ErrNotValidated = errors.New("no validated policy covers this change")
 	// ErrStale: the object is no longer what the plan was made from, or the policy no longer what was admitted. Nothing
 	// was written, but for what ErrUnfinished says; plan again.
 	ErrStale = errors.New("planned from an older state")
 	// ErrUnfinished: the replicas are given back, and their record is still there. A new plan removes it.
-	ErrUnfinished = errors.New("given back, but the record is still there")
+	ErrUnfinished = errors.New("restored, but the record is still there")
 
 	// errUnanswered: the request was sent, and no answer tells what became of it.
 	errUnanswered = errors.New("the API server's answer didn't come")

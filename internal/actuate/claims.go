@@ -74,7 +74,7 @@ func (c *Conditions) claim(ctx context.Context, target *unstructured.Unstructure
 		return target, fmt.Errorf("build the record of %s: %w", target.GetName(), err)
 	}
 	if c.Leads != nil && !c.Leads() {
-		return target, fmt.Errorf("write the record of %s: this replica no longer surely leads: %w", target.GetName(), ErrStale)
+		return target, fmt.Errorf("write the record of %s: this replica may no longer be the leader: %w", target.GetName(), ErrStale)
 	}
 	after := target.DeepCopy()
 	if err := c.Client.Patch(ctx, after, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner("autohealer")); err != nil {

@@ -233,7 +233,7 @@ func (c *Conditions) patch(ctx context.Context, target *unstructured.Unstructure
 
 func (c *Conditions) leads(target *unstructured.Unstructured, conditionType string) error {
 	if c.Leads != nil && !c.Leads() {
-		return fmt.Errorf("write condition %s of %s: this replica no longer surely leads: %w", conditionType, target.GetName(), ErrStale)
+		return fmt.Errorf("write condition %s of %s: this replica may no longer be the leader: %w", conditionType, target.GetName(), ErrStale)
 	}
 	return nil
 }

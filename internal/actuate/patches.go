@@ -65,7 +65,7 @@ func (e *EnvoyPatches) Apply(ctx context.Context, g GatewayPatches) (held map[st
 		next = g.Wanted.Effective(g.State, doubtful, before)
 	}
 	if e.Leads != nil && !e.Leads() {
-		return nil, fmt.Errorf("patch Gateway %s: this replica no longer surely leads: %w", g.Gateway, ErrStale)
+		return nil, fmt.Errorf("patch Gateway %s: this replica may no longer be the leader: %w", g.Gateway, ErrStale)
 	}
 	news := next.Changed(before)
 	err = e.claim(ctx, news)

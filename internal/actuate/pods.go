@@ -73,7 +73,7 @@ func (p *Pods) Apply(ctx context.Context, plan weeder.Plan, admitted AdmittedWee
 		return err
 	}
 	if p.Leads != nil && !p.Leads() {
-		return fmt.Errorf("delete pod %s: this replica no longer surely leads: %w", plan.Pod.Key(), ErrStale)
+		return fmt.Errorf("delete pod %s: this replica may no longer be the leader: %w", plan.Pod.Key(), ErrStale)
 	}
 	if err := last(); err != nil {
 		return err

@@ -19,7 +19,7 @@ import (
 )
 
 // ErrRecalled says that acts are recorded that the planner didn't know: what it planned may be one too many, and is planned again.
-var ErrRecalled = errors.New("acts are recorded that weren't known")
+var ErrRecalled = errors.New("the record has acts that this manager didn't know of")
 
 // Record keeps acts that limits count in a ConfigMap, noted before they are done: they outlive the objects that they are done to, the
 // policies that ask for them and all replicas. What is lost is written again from what the leader remembers; what can't be read lets no

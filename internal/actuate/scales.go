@@ -56,7 +56,7 @@ func (s *Scales) Apply(ctx context.Context, c ScaleChange, admitted AdmittedProb
 		return err
 	}
 	if s.Leads != nil && !s.Leads() {
-		return fmt.Errorf("%s: this replica no longer surely leads: %w", c, ErrStale)
+		return fmt.Errorf("%s: this replica may no longer be the leader: %w", c, ErrStale)
 	}
 	err := s.write(ctx, c)
 	switch {

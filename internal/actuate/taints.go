@@ -44,7 +44,7 @@ func (t *Taints) Apply(ctx context.Context, plan condition.Plan, admitted []Admi
 		return "", fmt.Errorf("build the patch of node %s: %w", plan.Node.Name, err)
 	}
 	if t.Leads != nil && !t.Leads() {
-		return "", fmt.Errorf("patch node %s: this replica no longer surely leads: %w", plan.Node.Name, ErrStale)
+		return "", fmt.Errorf("patch node %s: this replica may no longer be the leader: %w", plan.Node.Name, ErrStale)
 	}
 	node := &metav1.PartialObjectMetadata{}
 	node.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Node"})

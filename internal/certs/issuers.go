@@ -156,7 +156,7 @@ func (f *Files) load(ctx context.Context) (*certwatcher.CertWatcher, error) {
 		watcher, err = certwatcher.New(filepath.Join(f.dir, "tls.crt"), filepath.Join(f.dir, "tls.key"))
 		if err != nil && err.Error() != logged {
 			logged = err.Error()
-			log.FromContext(ctx).Error(err, "Can't load the serving certificate, trying on", "dir", f.dir)
+			log.FromContext(ctx).Error(err, "Can't load the serving certificate, retrying", "dir", f.dir)
 		}
 		return err == nil, nil
 	})

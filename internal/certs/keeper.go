@@ -259,7 +259,7 @@ func (k *keeper) write(ctx context.Context, secret *corev1.Secret, t turn, now t
 		logger = logger.WithValues("certificateExpires", t.leaf.notAfter())
 	}
 	if t.step != "" {
-		logger.Info("Rotated", "step", t.step)
+		logger.Info("Changed the serving certificate or its CAs", "step", t.step)
 	}
 	return nil
 }
@@ -295,7 +295,7 @@ func (k *keeper) fail(ctx context.Context, problem error) {
 	}
 	known := k.problem.Swap(&problem)
 	if known == nil || (*known).Error() != problem.Error() {
-		log.FromContext(ctx).Error(problem, "Can't get a new serving certificate, trying on", "served", k.serving.Load() != nil)
+		log.FromContext(ctx).Error(problem, "Can't get a new serving certificate, retrying", "served", k.serving.Load() != nil)
 	}
 }
 

@@ -178,7 +178,7 @@ func TestWhatATestOfARuleMaySay(t *testing.T) {
 		"facts that aren't there":        {"facts.nodes > 2", object, "facts: {synced: false}, expect: admit", ""},
 		"accounts may everything":        {rights, object, "expect: admit", ""},
 		"accounts may nothing":           {rights, object, "accountsMay: false, expect: deny", ""},
-		"nobody asks":                    {who, object, "expect: deny", "not checked: it isn't known who asks"},
+		"nobody asks":                    {who, object, "expect: deny", "not checked: the user who asks isn't known"},
 		"a user":                         {who, object, "userInfo: {username: jane}, expect: admit", ""},
 		"a user of no group":             {who, object, "userInfo: {username: joe}, expect: deny", ""},
 		"a user of a group":              {who, object, "userInfo: {username: joe, groups: [operators]}, expect: admit", ""},

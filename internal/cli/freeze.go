@@ -71,7 +71,7 @@ func (a *App) runFreeze(ctx context.Context, o *freezeOptions) error {
 	if made {
 		fmt.Fprintf(a.Out, "guardrail.%s/%s created%s\n", v1alpha1.GroupVersion.Group, gr.Name, o.dryRun.suffix())
 	} else {
-		fmt.Fprintf(a.Out, "It was frozen already, %s.\n", frozenSince(gr, a.cluster.Now()))
+		fmt.Fprintf(a.Out, "Autohealer was frozen already, %s.\n", frozenSince(gr, a.cluster.Now()))
 	}
 	if o.dryRun.on() {
 		return nil
@@ -95,7 +95,7 @@ func (a *App) runFreeze(ctx context.Context, o *freezeOptions) error {
 		fmt.Fprintf(a.Out, "Frozen: no manager leads now, so nothing is done anyway; one that starts does nothing, either.\n%s\n", thaw)
 		return nil
 	}
-	fmt.Fprintf(a.ErrOut, `The Guardrail is stored, and no manager confirmed it within %s. One that hears of it stops; if none may go on, stop them:
+	fmt.Fprintf(a.ErrOut, `The Guardrail is stored, and no manager confirmed it within %s. A manager that sees it stops; to be sure, stop all:
   %s
 See what they say: kubectl -n %s logs deployment/%s --all-pods --tail=20
 `, *o.timeout, a.stopManager(ctx, c), own, managerName)
@@ -200,7 +200,7 @@ func (a *App) freezeAlternatives(ctx context.Context, c client.Client, err error
 	case apierrors.IsForbidden(err):
 		return roleHint + " Who may scale Deployments can stop the manager instead, which stops undo, too:\n  " + a.stopManager(ctx, c)
 	case strings.Contains(err.Error(), "failed calling webhook"):
-		return "\nThis webhook's configuration is older than freeze, and wants to be asked. Stop the manager instead:\n  " + a.stopManager(ctx, c)
+		return "\nThe webhook configuration of this cluster is older than freeze, so the API server calls the webhook, which doesn't answer. Stop the manager instead:\n  " + a.stopManager(ctx, c)
 	case errors.Is(err, context.DeadlineExceeded):
 		return "\nThe API server doesn't answer; no manager can act by it, either."
 	}

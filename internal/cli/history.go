@@ -118,7 +118,7 @@ func (a *App) wanted(args []string, inCluster bool) (wanted [][2]string, err err
 
 func (a *App) historyTable(w io.Writer, h pastActs) error {
 	if len(h.Items) == 0 {
-		_, err := fmt.Fprintln(a.ErrOut, "Nothing was done, as far as these logs tell.")
+		_, err := fmt.Fprintln(a.ErrOut, "These logs record no act.")
 		return err
 	}
 	return trail.Table(w, h.Items)
@@ -175,7 +175,7 @@ func (a *App) actsInCluster(ctx context.Context, since time.Duration) ([]trail.A
 		acts = append(acts, found...)
 	}
 	if len(unread) > 0 && len(acts) == 0 {
-		return nil, fmt.Errorf("it can't be told what was done: %s", strings.Join(unread, "; "))
+		return nil, fmt.Errorf("can't read what was done: %s", strings.Join(unread, "; "))
 	}
 	for _, log := range unread {
 		fmt.Fprintf(a.ErrOut, "warning: acts may be missing: %s\n", log)

@@ -132,7 +132,7 @@ func concerned(policy client.Object) string {
 			failing = append(failing, t.Namespace)
 		}
 		if n := p.Status.Targets; n != nil {
-			return fmt.Sprintf("%d of its %d targets fail outside%s. What fails is scaled down as the limits allow.", n.ExternalUnhealthy, n.Total, sampleNames(failing, int(n.ExternalUnhealthy)))
+			return fmt.Sprintf("%d of its %d targets fail the external probe%s. What fails is scaled down as the limits allow.", n.ExternalUnhealthy, n.Total, sampleNames(failing, int(n.ExternalUnhealthy)))
 		}
 	}
 	return ""

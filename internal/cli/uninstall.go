@@ -84,7 +84,7 @@ func (a *App) runUninstall(ctx context.Context, o *uninstallOptions) error {
 	err = u.Run(ctx, found)
 	u.Progress("")
 	if err != nil {
-		fmt.Fprintf(a.ErrOut, "error: it stopped at: %v\nWhat was done so far holds. To go on, run it again; to let Autohealer go on instead, if it is there still: kubectl autohealer thaw\n", err)
+		fmt.Fprintf(a.ErrOut, "error: uninstall stopped at: %v\nWhat was done so far holds. To go on, run it again; to let Autohealer go on instead, if it is there still: kubectl autohealer thaw\n", err)
 		return exitStatus(exitFound)
 	}
 	a.printRemaining(found.Left)

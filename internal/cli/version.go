@@ -96,7 +96,7 @@ func ofLeader(held *coordinationv1.Lease, now time.Time) (version, unknown strin
 		return "", fmt.Sprintf("the Lease %s in namespace %s %s", held.Name, held.Namespace, doubt.Words(held.Spec))
 	}
 	if version = lease.Version(held); version == "" {
-		return "", "the manager that leads doesn't say it"
+		return "", "the manager that leads doesn't report its version"
 	}
 	return version, ""
 }

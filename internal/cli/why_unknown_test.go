@@ -23,7 +23,7 @@ func TestExplainTellsWhatIsntKnown(t *testing.T) {
 		"its Envoys":   {pod, "pod/a", "Not all is known of what OutlierPolicies do: the facts don't say which daemonsets, outlierpolicies,", "No WeederConfig"},
 		"a Service":    {service, "service/web", "Not all is known of what WeederConfigs do: the facts don't say which weederconfigs,", "No WeederConfig"},
 		"a record":     {scaled, "deployment/db", "ProbeConfig shop/main, which isn't among the facts or no longer names it: scaled down from 3 replicas", "does not exist"},
-		"its config":   {scaled, "deployment/db", "Not all is known of what ProbeConfigs do: the facts don't say which daemonsets, probeconfigs,", "It gets them back"},
+		"its config":   {scaled, "deployment/db", "Not all is known of what ProbeConfigs do: the facts don't say which daemonsets, probeconfigs,", "Autohealer scales it up soon"},
 		"another kind": {service, "worker/a", "worker/a: whether a ProbeConfig scales this kind, or a HealthCheckRegistration is about it, isn't known: the facts don't say which", "no ProbeConfig scales"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -93,7 +93,7 @@ func TestWithoutAnAuthorizerItsRulesAreSkippedAndRefuse(t *testing.T) {
 	g := newTestGuard(t, nil)
 	g.SetGuardrails([]*v1alpha1.Guardrail{gr(t, "platform", accountRule)})
 	v := create(t, g, goodSpec)
-	const want = "not checked, because there is nobody to ask what an account may do: platform/account"
+	const want = "not checked, because nothing here can say what an account may do: platform/account"
 	if v.Allowed || v.Message() != want || v.Skipped[len(v.Skipped)-1].Missing != "authorizer" {
 		t.Errorf("allowed %v: %s", v.Allowed, v.Message())
 	}

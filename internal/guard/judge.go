@@ -19,9 +19,9 @@ import (
 
 // reasons say what is missing.
 var reasons = map[Missing]string{
-	MissingFacts:      "what is known of the cluster isn't complete yet",
-	MissingAuthorizer: "there is nobody to ask what an account may do",
-	MissingRequest:    "it isn't known who asks",
+	MissingFacts:      "Autohealer hasn't read all of the cluster yet",
+	MissingAuthorizer: "nothing here can say what an account may do",
+	MissingRequest:    "the user who asks isn't known",
 }
 
 const (

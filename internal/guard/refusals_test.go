@@ -32,7 +32,7 @@ func TestAReviewOfAGuardrailAsksForNobodysRights(t *testing.T) {
 	const oracle = "authorizer.serviceAccount('kube-system', 'someone').group('').resource('secrets').check('get').allowed()"
 	v := reviewRail(t, t.Context(), g, "", `{rules: [{name: oracle, kinds: [ConditionSet, WeederConfig], expression: "`+oracle+`"},
 		{name: no-eviction, kinds: [ConditionSet], expression: "object.spec.effect != 'NoExecute'", messageExpression: "string(`+oracle+`)"}]}`)
-	const want = notCounted + ": which stored policies its rules would stop is told without what rule oracle refuses, because it asks the authorizer; " +
+	const want = notCounted + ": the stored policies that its rules would stop were counted without what rule oracle refuses, because it asks the authorizer; " +
 		"begin with severity: Warn, or look at rejectedPolicies in the status (https://github.com/resourcestack/autohealer/blob/main/docs/reference/guardrails.md#guardrail-refusals-not-counted)"
 	if got := warningOf(v, notCounted); !v.Allowed || got != want {
 		t.Errorf("allowed %v: %s\n got %s\nwant %s", v.Allowed, v.Message(), got, want)

@@ -32,7 +32,7 @@ func TestRulesOverWhoAsksAreSkippedWhereNobodyDoes(t *testing.T) {
 				t.Fatal(results[0].Errors)
 			}
 			v := create(t, g, goodSpec)
-			const want = "not checked, because it isn't known who asks: org/who"
+			const want = "not checked, because the user who asks isn't known: org/who"
 			if last := v.Skipped[len(v.Skipped)-1]; v.Allowed || v.Message() != want || last.Missing != "request" {
 				t.Errorf("allowed %v: %s (%+v)", v.Allowed, v.Message(), last)
 			}

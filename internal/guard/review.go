@@ -67,7 +67,7 @@ func sized(req Request) error {
 	if n <= LargestPolicy || n <= len(req.OldObject) {
 		return nil
 	}
-	return fmt.Errorf("it has %d bytes as JSON, and a policy may have %d: make it several", n, LargestPolicy)
+	return fmt.Errorf("the object has %d bytes as JSON, and a policy may have at most %d: split it", n, LargestPolicy)
 }
 
 // admission is the evaluation of a request.

@@ -73,7 +73,7 @@ func TestWithoutFactsTheRulesThatNeedThemAreSkippedVisibly(t *testing.T) {
 			if !v.Allowed || len(skipped) != 11 || !slices.Contains(skipped, "conditionset/would-exceed-limit") {
 				t.Errorf("allowed %v, skipped %v; want admitted without the eleven rules over what is live", v.Allowed, skipped)
 			}
-			want := "not checked, because what is known of the cluster isn't complete yet: conditionset/control-plane-evicts-last, " +
+			want := "not checked, because Autohealer hasn't read all of the cluster yet: conditionset/control-plane-evicts-last, " +
 				"conditionset/would-exceed-limit, conditionset/would-exceed-limit-observing, conditionset/union-exceeds-limit, conditionset/fleet-wide-stale, " +
 				"conditionset/unsupported-condition-type, conditionset/selects-no-node, conditionset/same-key-other-owner, conditionset/subset-of-other, conditionset/duplicate-set, conditionset/evicts-system-pods"
 			if got := v.Warnings(); len(got) != 1 || got[0] != want {
@@ -217,7 +217,7 @@ func TestARuleWhoseMessageIsOverBudgetSaysSo(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.left.units = 1
-	if got := e.message(rule); !strings.HasSuffix(got, " (what is wrong with this object isn't told: over budget: the rules cost more than one request may)") {
+	if got := e.message(rule); !strings.HasSuffix(got, " (details are missing: over budget: the rules cost more than one request may)") {
 		t.Errorf("it says %s", got)
 	}
 }

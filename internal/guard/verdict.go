@@ -188,7 +188,7 @@ func (e *evaluation) message(r *compiledRule) string {
 	value, err := e.run(*r.message, e)
 	switch err = e.inability(err); {
 	case errors.Is(err, errBudget):
-		return r.FixedMessage() + " (what is wrong with this object isn't told: " + err.Error() + ")"
+		return r.FixedMessage() + " (details are missing: " + err.Error() + ")"
 	case err != nil:
 		return r.FixedMessage()
 	}

@@ -15,7 +15,7 @@ func TestAReasonForWhichRulesWereNotCheckedIsSaidOnce(t *testing.T) {
 	if got, want := v.Message(), "not checked: read Secret shop/in: forbidden (k/a, k/b, k/c)\nk/e: not checked: a fault of its own"; got != want {
 		t.Errorf("the refusal says\n%s", got)
 	}
-	if got, want := v.Warnings(), []string{"k/d: not checked: out of time", "not checked, because what is known of the cluster isn't complete yet: k/f"}; !slices.Equal(got, want) {
+	if got, want := v.Warnings(), []string{"k/d: not checked: out of time", "not checked, because Autohealer hasn't read all of the cluster yet: k/f"}; !slices.Equal(got, want) {
 		t.Errorf("warnings are %q", got)
 	}
 	if got := v.RuleIDs(); !slices.Equal(got, []string{"k/a", "k/c", "k/e"}) {

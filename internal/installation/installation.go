@@ -44,7 +44,7 @@ type Other struct {
 }
 
 func (o *Other) Error() string {
-	return fmt.Sprintf("this cluster is marked as that of the installation in namespace %s, so the one in namespace %s stands aside. If that one is gone for good: kubectl annotate validatingwebhookconfiguration %s %s-",
+	return fmt.Sprintf("this cluster is marked as that of the installation in namespace %[1]s, so the one in namespace %[2]s does nothing. If the one in namespace %[1]s is gone for good: kubectl annotate validatingwebhookconfiguration %[3]s %[4]s-",
 		o.Namespace, o.own, o.in, v1alpha1.AnnotationInstallation)
 }
 
@@ -105,7 +105,7 @@ func (m *Marker) Undoubted() bool {
 func (m *Marker) look(ctx context.Context) error {
 	var own corev1.Namespace
 	if err := m.Client.Get(ctx, client.ObjectKey{Name: m.Namespace}, &own); err != nil {
-		return fmt.Errorf("read the own namespace: %w", err)
+		return fmt.Errorf("read Autohealer's namespace: %w", err)
 	}
 	var configuration admissionregistrationv1.ValidatingWebhookConfiguration
 	err := m.Client.Get(ctx, client.ObjectKey{Name: m.Configuration}, &configuration)
@@ -113,7 +113,7 @@ func (m *Marker) look(ctx context.Context) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("read whose installation the cluster is: %w", err)
+		return fmt.Errorf("find out which installation the cluster belongs to: %w", err)
 	}
 	mark, ours := configuration.Annotations[v1alpha1.AnnotationInstallation], own.Name+"/"+string(own.UID)
 	if mark == ours {
@@ -131,7 +131,7 @@ func (m *Marker) look(ctx context.Context) error {
 func (m *Marker) gone(ctx context.Context, mark string) error {
 	name, uid, ok := strings.Cut(mark, "/")
 	if !ok || name == "" || uid == "" {
-		return fmt.Errorf("whose installation the cluster is can't be told: annotation %s of ValidatingWebhookConfiguration %s is %q", v1alpha1.AnnotationInstallation, m.Configuration, mark)
+		return fmt.Errorf("find out which installation the cluster belongs to: annotation %s of ValidatingWebhookConfiguration %s is %q, not NAMESPACE/UID", v1alpha1.AnnotationInstallation, m.Configuration, mark)
 	}
 	var namespace corev1.Namespace
 	err := m.Client.Get(ctx, client.ObjectKey{Name: name}, &namespace)

@@ -75,8 +75,8 @@ func TestWhoseTheClusterIs(t *testing.T) {
 			if ready := m.Ready(nil); (ready != nil) != test.others {
 				t.Errorf("ready says %v", ready)
 			}
-			if others && other.Error() != "this cluster is marked as that of the installation in namespace other, so the one in namespace own stands aside. "+
-				"If that one is gone for good: kubectl annotate validatingwebhookconfiguration autohealer autohealer.resourcestack.com/installation-" {
+			if others && other.Error() != "this cluster is marked as that of the installation in namespace other, so the one in namespace own does nothing. "+
+				"If the one in namespace other is gone for good: kubectl annotate validatingwebhookconfiguration autohealer autohealer.resourcestack.com/installation-" {
 				t.Error(other)
 			}
 			test.fails = []string{"own"}

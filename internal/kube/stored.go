@@ -107,7 +107,11 @@ func (s *Stored) Start(ctx context.Context) error {
 			lost = err.Error()
 		}
 		if lost != was {
-			log.FromContext(ctx).Info("Whether Guardrails are known changed; while they aren't, nothing new is done", "known", lost == "", "trouble", lost)
+			says := "Guardrails can be read again"
+			if lost != "" {
+				says = "Can't read what Guardrails forbid, so nothing new is done"
+			}
+			log.FromContext(ctx).Info(says, "reason", lost)
 			s.Lost(lost)
 		}
 		select {
@@ -196,7 +200,7 @@ func (s *Stored) verify(ctx context.Context) error {
 func (s *Stored) check(ctx context.Context, r RuleKind, seen *storedState) error {
 	inForce := r.All.InForce()
 	if inForce == nil {
-		return fmt.Errorf("every %s must be known before anything is done", r.Kind.Kind)
+		return fmt.Errorf("not every %s has been read yet, and nothing is done before", r.Kind.Kind)
 	}
 	if r.AdditiveOnly && len(inForce) == 0 {
 		return nil
@@ -215,11 +219,11 @@ func (s *Stored) check(ctx context.Context, r RuleKind, seen *storedState) error
 	if seen.differs.IsZero() {
 		seen.differs = now
 	}
-	err := fmt.Errorf("the API server has another %s than is in force here", r.Kind.Kind)
+	err := fmt.Errorf("the API server has another %s than this manager has in force", r.Kind.Kind)
 	if now.Sub(seen.differs) < maxWatchLag {
 		return errors.Join(ErrSuperseded, err) // on its way by the watch
 	}
-	return fmt.Errorf("%w, since %s: the watch of it tells nothing", err, seen.differs.UTC().Format(time.RFC3339))
+	return fmt.Errorf("%w, since %s: its watch reports no change", err, seen.differs.UTC().Format(time.RFC3339))
 }
 
 // mustList says whether the API server's last answer may not be trusted.

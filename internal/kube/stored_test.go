@@ -178,7 +178,7 @@ func TestAGuardrailThatTheWatchDidNotTellOfStopsActsWithinTenSeconds(t *testing.
 		t.Errorf("%d lists; asking again and again doesn't help", server.lists["Guardrail"])
 	}
 	clock.SetTime(clock.Now().Add(6 * time.Second))
-	if err := s.Check(t.Context()); err == nil || errors.Is(err, ErrSuperseded) || !strings.Contains(err.Error(), "the watch of it tells nothing") {
+	if err := s.Check(t.Context()); err == nil || errors.Is(err, ErrSuperseded) || !strings.Contains(err.Error(), "its watch reports no change") {
 		t.Errorf("got %v; a difference that lasts is trouble", err)
 	}
 	rails.inForce = generations{"a": 2}

@@ -53,7 +53,7 @@ type leadership struct {
 func newLeadership(config *rest.Config, o options, name string, trusted time.Duration, marker *installation.Marker) (*leadership, error) {
 	host, err := os.Hostname()
 	if err != nil {
-		return nil, fmt.Errorf("name this replica: %w", err)
+		return nil, fmt.Errorf("read the hostname: %w", err)
 	}
 	config = rest.CopyConfig(config)
 	config.Timeout = trusted / 2

@@ -44,7 +44,7 @@ import (
 func run(ctx context.Context, o options) error {
 	config, err := ctrl.GetConfig()
 	if err != nil {
-		return fmt.Errorf("find the cluster: %w", err)
+		return fmt.Errorf("load the kubeconfig: %w", err)
 	}
 	if err := o.validateTimings(config.Host); err != nil {
 		return err
@@ -196,7 +196,7 @@ func Main(built string, timings timing.Timings, args []string) int {
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger)
 	if err := run(ctrl.SetupSignalHandler(), o); err != nil {
-		logger.Error(err, "The manager ends")
+		logger.Error(err, "The manager stops because of an error")
 		return 1
 	}
 	return 0

@@ -49,7 +49,7 @@ func checkUninstall(ctx context.Context, flags *flag.FlagSet, args []string, out
 	}
 	switch {
 	case err != nil:
-		fmt.Fprintf(out, "Whether Autohealer has something to undo can't be told: %v\n", err)
+		fmt.Fprintf(out, "Can't find out whether Autohealer has something to undo: %v\n", err)
 		return 2
 	case len(left) > 0:
 		fmt.Fprint(out, refusal(left))

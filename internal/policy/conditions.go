@@ -94,11 +94,11 @@ func (s Conditions) ready() metav1.Condition {
 	case s.Deleting:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonUndoing, s.undoing()
 	case s.Rejected():
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, s.Accepted().Reason, "Nothing new is done while the rules refuse it; see Accepted."
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, s.Accepted().Reason, "Autohealer does nothing new for the policy while the rules refuse it; see Accepted."
 	case s.WriteErrors.Forbidden():
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonForbidden, "Autohealer's account may not change "+s.Changes+"; see Stalled."
 	case s.Stuck.Reason != "":
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, s.Stuck.Reason, "Nothing can be done; see Stalled."
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, s.Stuck.Reason, "Autohealer can't act for the policy; see Stalled."
 	case !s.Synced:
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonStarting, s.starting()
 	case s.Paused.Unknown:
@@ -137,7 +137,7 @@ func (s Conditions) reconciling() metav1.Condition {
 func (s Conditions) undoing() string {
 	message := s.Undoing
 	if message == "" {
-		message = "It is deleted once all that it did is undone."
+		message = "The policy is deleted once all that it did is undone."
 	}
 	if s.Paused.Frozen {
 		message = s.Paused.By + ". " + message
@@ -145,7 +145,9 @@ func (s Conditions) undoing() string {
 	return message
 }
 
-func (s Conditions) starting() string { return "It begins once all " + s.Changes + " are read." }
+func (s Conditions) starting() string {
+	return "The policy begins once all " + s.Changes + " are read."
+}
 
 func (s Conditions) stalled() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionStalled}
@@ -197,7 +199,7 @@ func EmitTransitions(recorder events.EventRecorder, policy runtime.Object, befor
 		}
 	}
 	if paused(before) && !paused(after) && !deleting(after) {
-		recorder.Eventf(policy, nil, corev1.EventTypeNormal, v1alpha1.ReasonResumed, v1alpha1.ConditionReady, "It isn't paused any more.")
+		recorder.Eventf(policy, nil, corev1.EventTypeNormal, v1alpha1.ReasonResumed, v1alpha1.ConditionReady, "The policy is no longer paused.")
 	}
 }
 
@@ -273,11 +275,11 @@ func isRedundant(c metav1.Condition, all []metav1.Condition) bool {
 
 // clearedEvents are the conditions whose end is news that no other condition brings.
 var clearedEvents = map[string]struct{ reason, note string }{
-	v1alpha1.ConditionLimitReached: {v1alpha1.ReasonLimitCleared, "No limit holds it back any more."},
-	v1alpha1.ConditionBreakerOpen:  {v1alpha1.ReasonBreakerClosed, "The breaker is closed; it acts again, within the limits."},
+	v1alpha1.ConditionLimitReached: {v1alpha1.ReasonLimitCleared, "No limit holds the policy back any more."},
+	v1alpha1.ConditionBreakerOpen:  {v1alpha1.ReasonBreakerClosed, "The breaker is closed; the policy acts again, within the limits."},
 
 	v1alpha1.ConditionLeasesUnreadable:       {v1alpha1.ReasonLeasesReadable, "The nodes' leases can be listed again."},
-	v1alpha1.ConditionWitnessSilent:          {v1alpha1.ReasonWitnessesAnswer, "None of its witnesses is silent any more."},
+	v1alpha1.ConditionWitnessSilent:          {v1alpha1.ReasonWitnessesAnswer, "No witness of the Guardrail is silent any more."},
 	v1alpha1.ConditionLeaseProtectionExpired: {v1alpha1.ReasonLeasesRenewed, "The nodes renew their leases again, or are gone."},
 }
 

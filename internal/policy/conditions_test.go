@@ -55,19 +55,19 @@ func TestEachStateHasItsConditions(t *testing.T) {
 			"Accepted=True Admitted: All other rules admit it (rule set abc). GuardrailException x lifts a/b.", "Ready=True Operative: 3 match.",
 		}},
 		"not yet synced": {with(func(s *Conditions) { s.Synced = false }), []string{
-			"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=Unknown Starting: It begins once all nodes are read.",
-			"Reconciling=True Starting: It begins once all nodes are read.",
+			"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=Unknown Starting: The policy begins once all nodes are read.",
+			"Reconciling=True Starting: The policy begins once all nodes are read.",
 		}},
 		"a rule refuses it": {with(func(s *Conditions) { s.Acceptance = Acceptance{Violated: true, Message: "no"} }), []string{
-			"Accepted=False RuleViolated: no", "Ready=False RuleViolated: Nothing new is done while the rules refuse it; see Accepted.",
+			"Accepted=False RuleViolated: no", "Ready=False RuleViolated: Autohealer does nothing new for the policy while the rules refuse it; see Accepted.",
 			"Stalled=True RuleViolated: no",
 		}},
 		"a rule couldn't be evaluated": {with(func(s *Conditions) { s.Acceptance = Acceptance{Message: "no facts"}; s.Synced = false }), []string{
-			"Accepted=False RulesNotEvaluated: no facts", "Ready=False RulesNotEvaluated: Nothing new is done while the rules refuse it; see Accepted.",
+			"Accepted=False RulesNotEvaluated: no facts", "Ready=False RulesNotEvaluated: Autohealer does nothing new for the policy while the rules refuse it; see Accepted.",
 			"Stalled=True RulesNotEvaluated: no facts",
 		}},
 		"its spec can't be read": {with(func(s *Conditions) { s.Unreadable = errors.New("bad for") }), []string{
-			"Accepted=False InvalidSpec: bad for", "Ready=False InvalidSpec: Nothing new is done while the rules refuse it; see Accepted.",
+			"Accepted=False InvalidSpec: bad for", "Ready=False InvalidSpec: Autohealer does nothing new for the policy while the rules refuse it; see Accepted.",
 			"Stalled=True InvalidSpec: bad for",
 		}},
 		"the account lacks a right": {with(func(s *Conditions) { s.WriteErrors = refused }), []string{
@@ -85,13 +85,13 @@ func TestEachStateHasItsConditions(t *testing.T) {
 			"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=False Undoing: 2 nodes left.", "Reconciling=True Undoing: 2 nodes left.",
 		}},
 		"it is being deleted, and what is left isn't known": {with(func(s *Conditions) { s.Deleting, s.Synced = true, false }), []string{
-			"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=False Undoing: It is deleted once all that it did is undone.",
-			"Reconciling=True Undoing: It is deleted once all that it did is undone.",
+			"Accepted=True Admitted: All rules admit it (rule set abc).", "Ready=False Undoing: The policy is deleted once all that it did is undone.",
+			"Reconciling=True Undoing: The policy is deleted once all that it did is undone.",
 		}},
 		"it is being deleted, and was changed to what a rule refuses": {
 			with(func(s *Conditions) { s.Deleting, s.Acceptance = true, Acceptance{Violated: true, Message: "no"} }), []string{
-				"Accepted=False RuleViolated: no", "Ready=False Undoing: It is deleted once all that it did is undone.",
-				"Reconciling=True Undoing: It is deleted once all that it did is undone.",
+				"Accepted=False RuleViolated: no", "Ready=False Undoing: The policy is deleted once all that it did is undone.",
+				"Reconciling=True Undoing: The policy is deleted once all that it did is undone.",
 			},
 		},
 		"it is being deleted, and the account may not undo it": {with(func(s *Conditions) { s.Deleting, s.Undoing, s.WriteErrors = true, "2 nodes left.", refused }), []string{

@@ -33,7 +33,7 @@ const (
 	// inDoubtPeriod is how often a target is evaluated that isn't trusted, so that a reset is followed while it holds.
 	inDoubtPeriod = time.Minute
 
-	resetHintPrefix = "; to have it believed, look at what they have in common, then annotate this object with " + BreakerResetAnnotation + "="
+	resetHintPrefix = "; to let the condition turn False, look at what the targets have in common, then annotate this object with " + BreakerResetAnnotation + "="
 )
 
 // openingIn finds the id at the end of the message of what isn't trusted. So it outlives the program.
@@ -158,7 +158,7 @@ func (b *breaker) checkReset(ctx context.Context, target *unstructured.Unstructu
 	defer b.transition.Unlock()
 	if id := target.GetAnnotations()[BreakerResetAnnotation]; b.state.Reset(id, b.clock.Now()) {
 		b.setGauge(false)
-		log.FromContext(ctx).Info("What turned False is believed: the breaker was reset", "annotation", BreakerResetAnnotation+"="+id)
+		log.FromContext(ctx).Info("The breaker was reset: the targets that it held at Unknown may turn False", "annotation", BreakerResetAnnotation+"="+id)
 	}
 }
 
@@ -183,7 +183,7 @@ func (b *breaker) closeIfClear(ctx context.Context) {
 	defer b.transition.Unlock()
 	if b.state.CloseIfClear() {
 		b.setGauge(false)
-		log.FromContext(ctx).Info("Nothing is held back any more: the breaker is closed")
+		log.FromContext(ctx).Info("The breaker closed: it holds no target at Unknown any more")
 	}
 }
 

@@ -165,7 +165,7 @@ func TestAnOldDoubtOnWhatIsNotCheckedOpensNothing(t *testing.T) {
 func TestAnEarlierOpeningIsNotTakenOverFromUnderALaterReset(t *testing.T) {
 	all := failing(t, 3)
 	for i, id := range []string{"20261122t010000000000z", "20261122t020000000000z"} {
-		message := "not believed, because too many turn False at once: (0/1) Health checks successful: 1) a: ill" + resetHintPrefix + id
+		message := "held at Unknown, because too many targets turn False at once: (0/1) Health checks successful: 1) a: ill" + resetHintPrefix + id
 		all[i].Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "X", "status": "Unknown", "reason": "HealthCheckInDoubt", "message": message}}}
 	}
 	all[2].SetAnnotations(map[string]string{"autohealer.resourcestack.com/reset-breaker": "20261122t020000000000z"}) // it named the first before

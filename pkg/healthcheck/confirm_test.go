@@ -85,7 +85,7 @@ func TestWhatTheBreakerHoldsBackIsNotReadLive(t *testing.T) {
 	if _, err := r.Reconcile(t.Context(), ofG); err != nil {
 		t.Fatal(err)
 	}
-	if got := conditionOf(t, stored, "X"); !strings.HasPrefix(got, "Unknown: not believed") || now.asked != 0 {
+	if got := conditionOf(t, stored, "X"); !strings.HasPrefix(got, "Unknown: held at Unknown") || now.asked != 0 {
 		t.Errorf("it is %s, and the API server was asked %d times", got, now.asked)
 	}
 }

@@ -53,7 +53,7 @@ var _ = Describe("A watch of what rules that died without a word", func() {
 		w.Report(ctx, nodes[0], "SilentRails", corev1.ConditionFalse)
 		Eventually(w.Effect(ctx, nodes[0], key)).Should(BeEmpty(), "undo goes on")
 		Consistently(w.Effect(ctx, nodes[1], key), "8s").Should(BeEmpty())
-		Eventually(func() (metav1.Condition, error) { return w.Ready(ctx, set.Name) }).Should(SatisfyAll(HaveField("Reason", "GuardrailsUnknown"), HaveField("Message", ContainSubstring("the watch of it tells nothing"))),
+		Eventually(func() (metav1.Condition, error) { return w.Ready(ctx, set.Name) }).Should(SatisfyAll(HaveField("Reason", "GuardrailsUnknown"), HaveField("Message", ContainSubstring("its watch reports no change"))),
 			"a watch that stays silent is trouble that one must hear of")
 
 		By("taking the pause back, which the watch doesn't tell either: what is in force is what is stored again")

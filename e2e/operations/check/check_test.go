@@ -362,7 +362,7 @@ spec:
 				HaveEach(Or(HaveField("Part", "installations"), of("installations", "manager", "caches", "verdicts"))))
 		}
 		mark("kube-system/" + kubectl(ctx, "get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}"))
-		Expect(broken(ctx)).To(only("the cluster is marked as that of an installation in namespace kube-system, so the manager in namespace autohealer-system stands aside"))
+		Expect(broken(ctx)).To(only("the cluster is marked as that of an installation in namespace kube-system, so the manager in namespace autohealer-system does nothing"))
 		Expect(plugin(ctx, h.Kubeconfig, "check").Out).To(SatisfyAll(HavePrefix("kubernetes     ok: the API server is of 1.33 or later\ninstallations  UNSOUND: the cluster is marked "), ContainSubstring("\nrights         ok: ")))
 		for _, malformed := range []string{"forged", "autohealer-system/", "/", "../forged"} {
 			mark(malformed)

@@ -93,7 +93,7 @@ var _ = Describe("kubectl autohealer uninstall that can't", Ordered, func() {
 		}
 		renew(15)
 		Expect(uninstall(ctx, "--yes", "--timeout=10s")).To(SatisfyAll(HaveField("Code", 1), HaveField("Err", And(
-			HavePrefix("error: it stopped at: stop what acts: a manager leads still that the Deployment autohealer-manager in namespace autohealer-system doesn't run: stop it, then run this again\n"),
+			HavePrefix("error: uninstall stopped at: stop what acts: a manager leads still that the Deployment autohealer-manager in namespace autohealer-system doesn't run: stop it, then run this again\n"),
 			HaveSuffix("To go on, run it again; to let Autohealer go on instead, if it is there still: kubectl autohealer thaw\n")))))
 		Expect(h.Done(ctx)).To(Equal(h.Everything()), "nothing is undone while somebody may do it again")
 		before := versions(ctx)
@@ -109,7 +109,7 @@ var _ = Describe("kubectl autohealer uninstall that can't", Ordered, func() {
 		Expect(h.Client.Delete(ctx, held)).To(Succeed())
 
 		Expect(uninstall(ctx, "--yes", "--timeout=3s")).To(SatisfyAll(HaveField("Code", 1), HaveField("Err", HavePrefix(
-			"error: it stopped at: delete policies: conditionset/repelling is deleted and still there: it waits for the finalizers example.com/keep. See to who set them, then run this again\n"))))
+			"error: uninstall stopped at: delete policies: conditionset/repelling is deleted and still there: it waits for the finalizers example.com/keep. See to who set them, then run this again\n"))))
 		Expect(h.Done(ctx)).To(Equal(h.Nothing()), "what it did until then holds")
 		patch("null")
 

@@ -23,7 +23,7 @@ func TestWhichWitnessesAGuardrailTakes(t *testing.T) {
 		`{name: a, address: "a:65536"}`:                                              "write host:port",
 		`{name: a, address: "2001:db8::1"}`:                                          "write host:port",
 		`{name: a, address: "a:443"}, {name: b, address: "a:443"}`:                   "name each address once",
-		`{name: a, address: "a:443"}, {name: a, address: "b:443"}`:                   "is there before",
+		`{name: a, address: "a:443"}, {name: a, address: "b:443"}`:                   "is a duplicate",
 		`{name: "", address: "a:443"}`:                                               "name",
 	} {
 		object := parse(t, fmt.Sprintf(`{apiVersion: autohealer.resourcestack.com/v1alpha1, kind: Guardrail, metadata: {name: a}, spec: {witnesses: [%s]}}`, witnesses))

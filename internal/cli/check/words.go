@@ -41,7 +41,7 @@ func words(e *field.Error) string {
 	case field.ErrorTypeTooMany:
 		return at + " has too many entries; write " + number.FindString(e.Detail) + " at most"
 	case field.ErrorTypeDuplicate:
-		return fmt.Sprintf("%s is there before (%s); remove one of the two", at, is)
+		return fmt.Sprintf("%s is a duplicate (%s); remove one of the two", at, is)
 	case field.ErrorTypeInvalid:
 		return at + wrongValue(e, is)
 	}

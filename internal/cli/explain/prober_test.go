@@ -64,7 +64,7 @@ func TestWhatIsToldOfADeploymentThatProbeConfigsName(t *testing.T) {
 `},
 		"its config is gone": {Dependent{Orphan: &probe.Record{Replicas: 2, Policy: "shoot/main", Since: since}}, `deployment/kcm in namespace shoot
   ProbeConfig shoot/main, which does not exist or no longer names it: scaled down from 2 replicas since 2026-11-21T11:55:00Z (5m)
-    It gets them back soon: once the config was found missing twice, a minute apart, or at once where it only names others now. By hand: kubectl autohealer undo
+    Autohealer scales it up soon: once the ProbeConfig was found missing twice, a minute apart, or at once where it only names others now. By hand: kubectl autohealer undo
 `},
 	} {
 		t.Run(name, func(t *testing.T) {

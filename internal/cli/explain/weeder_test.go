@@ -23,7 +23,7 @@ func TestManyPodsAreCountedNotListed(t *testing.T) {
 		service.Pods = append(service.Pods, weeder.PodForecast{Name: p.Name, CrashLoop: p.Main, Delete: true})
 	}
 	views := snapshot.Weeders{Views: []snapshot.WeederView{{Config: &v1alpha1.WeederConfig{}, Services: []weeder.ServiceForecast{service}}}}
-	const rest = "5 pods more like these: kubectl autohealer explain pod/NAME tells of each\n"
+	const rest = "5 pods more like these: see each with kubectl autohealer explain pod/NAME\n"
 	for what, got := range map[string]string{
 		"of a Service":  Service(types.NamespacedName{Namespace: "shop", Name: "database"}, views, now),
 		"of a workload": Workload("deployment/cart", Dependent{Namespace: "shop"}, pods, views, now, func(v1alpha1.PodDeletion) bool { return false }),

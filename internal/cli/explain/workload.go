@@ -42,7 +42,7 @@ func (t *explanation) dependent(d Dependent) {
 		t.line(1, "ProbeConfig %s, which %s or no longer names it: scaled down from %s %s", r.Policy, missingPolicy(d.Unknown), sample.Count(int(r.Replicas), "replica"), t.since(r.Since.Time))
 	}
 	if d.Orphan != nil && d.Unknown == nil {
-		t.line(2, "It gets them back soon: once the config was found missing twice, a minute apart, or at once where it only names others now. By hand: kubectl autohealer undo")
+		t.line(2, "Autohealer scales it up soon: once the ProbeConfig was found missing twice, a minute apart, or at once where it only names others now. By hand: kubectl autohealer undo")
 	}
 	for i := range d.Configs {
 		pc := &d.Configs[i].Config
@@ -177,7 +177,7 @@ const maxPods = 20
 // omitted counts the pods that aren't listed.
 func (t *explanation) omitted(depth, pods int) {
 	if more := pods - maxPods; more > 0 {
-		t.line(depth, "%s more like these: kubectl autohealer explain pod/NAME tells of each", sample.Count(more, "pod"))
+		t.line(depth, "%s more like these: see each with kubectl autohealer explain pod/NAME", sample.Count(more, "pod"))
 	}
 }
 

@@ -60,7 +60,7 @@ func TestWhatNobodyTakesOffIsForSomebodyToLookAt(t *testing.T) {
 		t.Fatal("it isn't well to begin with")
 	}
 	for says, change := range map[string]func(*Overview){
-		"Nobody's: taint example.com/k:NoSchedule on node/a, of ConditionSet kernel, which does not exist. To take it off: kubectl autohealer undo node/a\n": func(o *Overview) {
+		"Orphaned: taint example.com/k:NoSchedule on node/a, of ConditionSet kernel, which does not exist. To take it off: kubectl autohealer undo node/a\n": func(o *Overview) {
 			o.Orphans = []Orphan{{Object: "node/a", Taint: "example.com/k:NoSchedule", Policy: "kernel"}}
 		},
 		"Unreadable: the annotation autohealer.resourcestack.com/owned-taints of node/a, so that nothing is done and nothing undone there. To fix it, repair it\n": func(o *Overview) {

@@ -61,7 +61,7 @@ func (o *Overview) head(out *strings.Builder, opts TextOptions) {
 		}
 	}
 	for _, text := range slices.Concat(
-		shown(o.Held, Held.text, "Left alone: %d more"), shown(o.Orphans, Orphan.text, "Nobody's: %d more taints"),
+		shown(o.Held, Held.text, "Left alone: %d more"), shown(o.Orphans, Orphan.text, "Orphaned: %d more taints"),
 		shown(o.BrokenRecords, BrokenRecord.text, "Unreadable: the annotations of %d more nodes"),
 	) {
 		line(words.Yellow, text)
@@ -124,7 +124,7 @@ func shown[T any](all []T, text func(T) string, more string) (lines []string) {
 }
 
 func (t Orphan) text() string {
-	return fmt.Sprintf("Nobody's: taint %s on %s, of ConditionSet %s, which does not exist. To take it off: kubectl autohealer undo %s", t.Taint, t.Object, t.Policy, t.Object)
+	return fmt.Sprintf("Orphaned: taint %s on %s, of ConditionSet %s, which does not exist. To take it off: kubectl autohealer undo %s", t.Taint, t.Object, t.Policy, t.Object)
 }
 
 func (b BrokenRecord) text() string {

@@ -175,7 +175,7 @@ func (p *Plan) probeRows(f probe.Forecast, now *v1alpha1.TargetCounts) {
 	p.row("targets", "%s", targets)
 	p.row("limit", "maxScaledDownTargets allows %d; over all ProbeConfigs %d probed, %d scaled down", f.Limit, f.Probed, f.ScaledDown)
 	if now != nil {
-		p.row("now", "%d of %s failing outside, %d scaled down", now.ExternalUnhealthy, sample.Count(int(now.Total), "target"), now.ScaledDown)
+		p.row("now", "%d of %s failing the external probe, %d scaled down", now.ExternalUnhealthy, sample.Count(int(now.Total), "target"), now.ScaledDown)
 	}
 	for _, s := range f.Items.Restores {
 		p.row("gives back", "%s %s/%s: 0 → %d", s.Ref.Kind, s.Namespace, s.Ref.Name, s.PreviousReplicas)

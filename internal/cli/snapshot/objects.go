@@ -250,7 +250,7 @@ func (o *Objects) unknown(kind schema.GroupVersionKind, asked, what string, args
 	case o.has(unserved(kind, "")):
 		return &meta.NoKindMatchError{GroupKind: kind.GroupKind(), SearchedVersions: []string{kind.Version}}
 	case o.has(asked + forbidden):
-		return apierrors.NewForbidden(plural.GroupResource(), "", errors.New("whoever wrote the facts may not read it"))
+		return apierrors.NewForbidden(plural.GroupResource(), "", errors.New("the user who wrote the facts may not read it"))
 	}
 	return notInFacts(what, args...)
 }

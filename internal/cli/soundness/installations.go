@@ -41,7 +41,7 @@ func (c *Checker) installations(ctx context.Context) ([]Finding, error) {
 		}
 		slices.Sort(others)
 		for _, other := range others {
-			found = append(found, Finding{"there seems to be a second installation: " + other, "The one acts that the annotation " + v1alpha1.AnnotationInstallation + " of validatingwebhookconfiguration/" + webhookConfiguration + " names; the other stands aside, unless it is of a version that doesn't know of that. Remove one; to remove all of both: kubectl autohealer uninstall, after deleting what is named here."})
+			found = append(found, Finding{"there seems to be a second installation: " + other, "The annotation " + v1alpha1.AnnotationInstallation + " of validatingwebhookconfiguration/" + webhookConfiguration + " names the one that acts; the other does nothing, unless its version is older than that annotation. Remove one; to remove all of both: kubectl autohealer uninstall, after deleting what is named here."})
 		}
 	}
 	return sorted(found), nil
@@ -73,7 +73,7 @@ func (c *Checker) mark(ctx context.Context) ([]Finding, error) {
 		return nil, client.IgnoreNotFound(err)
 	}
 	return []Finding{{
-		fmt.Sprintf("the cluster is marked as that of an installation in namespace %s, so the manager in namespace %s stands aside", name, c.Namespace),
+		fmt.Sprintf("the cluster is marked as that of an installation in namespace %s, so the manager in namespace %s does nothing", name, c.Namespace),
 		fmt.Sprintf("If none is there, and none was moved: %s. If there are two, remove one: %sdocs/runbooks/second-installation.md", takeAway, docs.Base),
 	}}, nil
 }

@@ -29,7 +29,7 @@ func (u *Undoer) Find(ctx context.Context, kinds discovery.DiscoveryInterface, n
 	var failed error
 	if namespace == "" {
 		if err := u.each(ctx, nodeKind, "", v1alpha1.AnnotationOwnedTaints, add); err != nil {
-			failed = errors.Join(errors.New("nodes aren't looked at"), err)
+			failed = errors.Join(errors.New("nodes can't be read"), err)
 		}
 	}
 	scalable, err := scalableKinds(kinds)

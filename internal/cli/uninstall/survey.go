@@ -119,7 +119,7 @@ func (s served) ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.APIRes
 func (u *Uninstaller) surveyGroups(_ context.Context, s *Survey) error {
 	_, _, err := u.Kinds.ServerGroupsAndResources()
 	if discovery.IsGroupDiscoveryFailedError(err) {
-		s.Left = append(s.Left, fmt.Sprintf("What is of kinds that nobody serves now can't be looked at: %v. Once they are served: kubectl autohealer undo --all", err))
+		s.Left = append(s.Left, fmt.Sprintf("Objects of kinds that the API server doesn't serve now can't be read: %v. Once they are served: kubectl autohealer undo --all", err))
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ func TestAZonesCapHoldsThoughTheClusterHasRoom(t *testing.T) {
 	m := manage(t, calm("10%", "5%"), nodes, newSet(t, "a", noSchedule))
 	m.settle("aw00")
 	plan, _ := m.decide("aw01")
-	if len(plan.Holds) != 1 || plan.Holds[0].Message != `maxTaintedNodes 10% allows 1 of 10 nodes of zone "a", and 1 are` {
+	if len(plan.Holds) != 1 || plan.Holds[0].Message != `maxTaintedNodes 10% allows 1 of 10 nodes of zone "a", and 1 are tainted` {
 		t.Errorf("holds %+v", plan.Holds)
 	}
 }
@@ -87,7 +87,7 @@ func TestTheCapsMessageHasTheNumbers(t *testing.T) {
 	m.settle("w00")
 	m.settle("w01")
 	plan, _ := m.decide("w02")
-	if len(plan.Holds) != 1 || plan.Holds[0].Message != "maxTaintedNodes 10% allows 2 of 25 nodes, and 2 are" {
+	if len(plan.Holds) != 1 || plan.Holds[0].Message != "maxTaintedNodes 10% allows 2 of 25 nodes, and 2 are tainted" {
 		t.Errorf("holds %+v", plan.Holds)
 	}
 }
@@ -161,8 +161,8 @@ func TestNodesThatArentAvailableAreNoneThatPercentagesAreOf(t *testing.T) {
 		message   string
 	}{
 		"three are left":            {"10%", noSchedule, 2, 10, true, ""},
-		"the last one":              {"10%", noSchedule, 0, 2, false, "maxTaintedNodes 10% allows 0 of 1 nodes, and 0 are; 2 more are cordoned, not Ready or tainted as leaving and don't count"},
-		"the last two":              {"100%", noSchedule, 1, 10, false, "maxTaintedNodes 100% allows 0 of 2 nodes, and 0 are; 10 more are cordoned, not Ready or tainted as leaving and don't count"},
+		"the last one":              {"10%", noSchedule, 0, 2, false, "maxTaintedNodes 10% allows 0 of 1 nodes, and 0 are tainted; 2 more are cordoned, not Ready or tainted as leaving and don't count"},
+		"the last two":              {"100%", noSchedule, 1, 10, false, "maxTaintedNodes 100% allows 0 of 2 nodes, and 0 are tainted; 10 more are cordoned, not Ready or tainted as leaving and don't count"},
 		"the sick one is away, too": {"10%", away + noSchedule, 2, 10, true, ""},
 		"of the set's own cap":      {"100%", quarter, 2, 10, true, ""},
 		"of the set's own cap, too": {"100%", quarter, 1, 10, false, "maxNodes 25% allows 0 of 2 selected nodes, and 0 are tainted; 10 more are cordoned, not Ready or tainted as leaving and don't count"},

@@ -39,7 +39,7 @@ func TestATaintThatFlickersIsDamped(t *testing.T) {
 			t.Errorf("tainted %d times in ten minutes of flickering, want 3: the third stays", n)
 		}
 		sum, _ := m.fleet.Summary("a-uid", moment(m.now))
-		if hold := sum.Holds["Flapping"]; hold.Nodes != 1 || hold.Message != "it was tainted 3 times within an hour, last at 2026-11-03T12:00:04Z; the taint goes once its conditions have been clear for 1m0s" {
+		if hold := sum.Holds["Flapping"]; hold.Nodes != 1 || hold.Message != "the node was tainted 3 times within an hour, last at 2026-11-03T12:00:04Z; the taint goes once the conditions have been clear for 1m0s" {
 			t.Errorf("told: %+v", sum.Holds)
 		}
 		m.now = m.now.Add(59 * time.Second) // it was clear when it was seen last, a second ago
@@ -49,7 +49,7 @@ func TestATaintThatFlickersIsDamped(t *testing.T) {
 		}
 		m.flicker("w00", 2*time.Second)
 		plan, _ := m.decide("w00")
-		if len(plan.Steps) > 0 || len(plan.Holds) != 1 || !strings.HasSuffix(plan.Holds[0].Message, "4 times within an hour, last at 2026-11-03T12:10:59Z; the taint goes once its conditions have been clear for 2m0s") {
+		if len(plan.Steps) > 0 || len(plan.Holds) != 1 || !strings.HasSuffix(plan.Holds[0].Message, "4 times within an hour, last at 2026-11-03T12:10:59Z; the taint goes once the conditions have been clear for 2m0s") {
 			t.Errorf("the fourth: %+v", plan)
 		}
 		well := m.now.Add(-time.Second)

@@ -162,7 +162,7 @@ func TestSummary(t *testing.T) {
 	if len(sum.Samples) != 20 || sum.Samples[0] != "silentw00" || sum.Samples[19] != "w16" {
 		t.Errorf("samples %v; want the first 20 by name", sum.Samples)
 	}
-	if h := sum.Holds["LimitReached"]; h.Nodes != 23 || h.Message != "maxTaintedNodes 2 allows 2 of 38 nodes, and 2 are" {
+	if h := sum.Holds["LimitReached"]; h.Nodes != 23 || h.Message != "maxTaintedNodes 2 allows 2 of 38 nodes, and 2 are tainted" {
 		t.Errorf("holds %+v", sum.Holds)
 	}
 	if _, ok := m.fleet.Summary("unknown", moment(noon)); ok {

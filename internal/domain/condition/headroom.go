@@ -30,7 +30,7 @@ func (f *Fleet) headroom(n *nodeState, at timing.Moment) Headroom {
 
 func (f *Fleet) evictionHeadroom(n *nodeState, expired time.Time, at timing.Moment) Gate {
 	if n.usage.controlPlaneReady && f.counts.controlPlaneReady <= 1 {
-		return Gate{Reason: HeldByControlPlane, Message: "it is the last Ready control-plane node", queue: "plane"}
+		return Gate{Reason: HeldByControlPlane, Message: "the node is the last Ready control-plane node", queue: "plane"}
 	}
 	full := f.clusterCap(HeldByEvictLimit, "maxEvictingNodes", f.policy.Limits.MaxEvictingNodes, n, expired, n.usage.evicts, func(t tally) int { return t.evicting })
 	if full.Closed() {
@@ -62,13 +62,17 @@ func (f *Fleet) clusterCap(reason Reason, name string, value limit.Cap, n *nodeS
 	if n.usage.unavailable {
 		itsOwn = 1
 	}
+	counted := "tainted"
+	if reason == HeldByEvictLimit {
+		counted = "evicting"
+	}
 	deleted := f.deleted.counts()
 	all, past := f.counts.cluster, count(deleted.cluster)
 	nodes := all.counted + itsOwn
 	allowed := value.Of(nodes)
 	if used(all)+past+f.waitingBefore(name, n, expired) >= allowed {
 		return Gate{Reason: reason, queue: name,
-			Message: fmt.Sprintf("%s %s allows %d of %d nodes, and %d are", name, value.String(), allowed, nodes, used(all)) + deletedNote(past) + unavailableNote(all.unavailable-itsOwn)}
+			Message: fmt.Sprintf("%s %s allows %d of %d nodes, and %d are %s", name, value.String(), allowed, nodes, used(all), counted) + deletedNote(past) + unavailableNote(all.unavailable-itsOwn)}
 	}
 	if f.counts.zonesCounted() < 3 {
 		return Gate{}
@@ -78,7 +82,7 @@ func (f *Fleet) clusterCap(reason Reason, name string, value limit.Cap, n *nodeS
 	past, allowed = count(deleted.zone(n.Zone)), value.OfZone(here, nodes)
 	if used(zone)+past+f.waitingBefore(queue, n, expired) >= allowed {
 		return Gate{Reason: reason, queue: queue,
-			Message: fmt.Sprintf("%s %s allows %d of %d nodes of zone %q, and %d are", name, value.String(), allowed, here, n.Zone, used(zone)) + deletedNote(past) + unavailableNote(zone.unavailable-itsOwn)}
+			Message: fmt.Sprintf("%s %s allows %d of %d nodes of zone %q, and %d are %s", name, value.String(), allowed, here, n.Zone, used(zone), counted) + deletedNote(past) + unavailableNote(zone.unavailable-itsOwn)}
 	}
 	return Gate{}
 }

@@ -47,8 +47,8 @@ func TestANodeThatIsDeletedGivesItsPlaceBackWithTime(t *testing.T) {
 		effect        corev1.TaintEffect
 		says, waitsOn string
 	}{
-		"maxTaintedNodes":    {calm("1", "5"), noExecute, "NoExecute", "maxTaintedNodes 1 allows 1 of 9 nodes, and 0 are, " + deleted, "LimitReached"},
-		"maxEvictingNodes":   {calm("5", "1"), noExecute, "NoExecute", "maxEvictingNodes 1 allows 1 of 9 nodes, and 0 are, " + deleted, "EvictLimitReached"},
+		"maxTaintedNodes":    {calm("1", "5"), noExecute, "NoExecute", "maxTaintedNodes 1 allows 1 of 9 nodes, and 0 are tainted, " + deleted, "LimitReached"},
+		"maxEvictingNodes":   {calm("5", "1"), noExecute, "NoExecute", "maxEvictingNodes 1 allows 1 of 9 nodes, and 0 are evicting, " + deleted, "EvictLimitReached"},
 		"pace":               {calm("5", "5"), noExecute, "NoExecute", `one node of zone "" begins to evict every 5m0s; the next may at 2026-11-03T12:05:00Z`, "EvictionPace"},
 		"the set's maxNodes": {calm("5", "5"), own + noExecute, "NoExecute", "maxNodes 1 allows 1 of 9 selected nodes, and 0 are tainted, " + deleted, "MaxNodesReached"},
 	} {

@@ -125,7 +125,7 @@ func (p *planner) stateGate(c Claimant) Gate {
 	}
 	switch {
 	case c.State != lifecycle.Active:
-		return Gate{Reason: HeldByRules, Message: "the set isn't admitted"}
+		return Gate{Reason: HeldByRules, Message: "the ConditionSet isn't admitted now; see its condition Accepted"}
 	case p.Paused != "":
 		return Gate{Reason: HeldByPause, Message: p.Paused}
 	case unconfirmed != "":
@@ -133,7 +133,7 @@ func (p *planner) stateGate(c Claimant) Gate {
 	case p.clocksSkewed():
 		return Gate{Reason: HeldByClock, Message: fmt.Sprintf("the manager's clock and the API server's differ by more than %s", maxClockSkew)}
 	case c.HoldReason != "":
-		return Gate{Reason: c.HoldReason, Message: "too many nodes match at once; look at the reporter, then reset the breaker"}
+		return Gate{Reason: c.HoldReason, Message: fmt.Sprintf("too many nodes match at once; look at what reports the conditions, then: kubectl autohealer reset conditionset/%s", c.Name)}
 	case p.At.Now.Before(p.ActsFrom):
 		return Gate{Reason: HeldByClock, Message: "the manager's clock stepped", At: p.ActsFrom}
 	}

@@ -101,7 +101,7 @@ func TestAggregation(t *testing.T) {
 		"a start that lies ahead begins now": {
 			[]health.Result{rolling("b", 5*minute)}, since(-time.Hour), "Progressing", "HealthCheckProgressing", "(0/1) Health checks successful: 1) b: b rolls", since(0), 5 * minute},
 		"a status that is none": {
-			[]health.Result{{Check: "a", Status: "Fine"}}, health.History{}, "Unknown", "ConditionCheckError", `(0/1) Health checks successful: 1) a: the check gave status "Fine", which is none`, health.History{}, 0},
+			[]health.Result{{Check: "a", Status: "Fine"}}, health.History{}, "Unknown", "ConditionCheckError", `(0/1) Health checks successful: 1) a: the check gave status "Fine", which is none of True, False, Progressing and Unknown`, health.History{}, 0},
 		"no result": {
 			nil, since(minute), "Unknown", "ConditionCheckError", "no check gave a result", since(minute), 0},
 	} {

@@ -60,7 +60,7 @@ func Builtin(object *unstructured.Unstructured, timeout time.Duration, now time.
 	kind := object.GroupVersionKind().GroupKind()
 	check := builtin[kind]
 	if check == nil {
-		return unknown("no check comes for " + kind.String())
+		return unknown("there is no built-in check for " + kind.String())
 	}
 	if object.GetDeletionTimestamp() != nil {
 		return withObjectName(progressing(kind.Kind+" is being deleted"), object, timeout)

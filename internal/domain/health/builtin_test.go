@@ -139,7 +139,7 @@ func TestBuiltinChecks(t *testing.T) {
 		"ManagedResource: progresses since 4 minutes":  {managed, conditions(now, applied, fine, "{type: ResourcesProgressing, status: 'True', lastTransitionTime: '2026-03-01T02:56:00Z'}"), "True", ""},
 		"ManagedResource: progresses since 5 minutes":  {managed, conditions(now, applied, fine, "{type: ResourcesProgressing, status: 'True', lastTransitionTime: '2026-03-01T02:55:00Z', reason: Rolling, message: rolls}"), "False", "progress since 2026-03-01T02:55:00Z, longer than 5m0s (Rolling): rolls"},
 		"ManagedResource: doesn't progress since long": {managed, conditions(now, applied, fine, "{type: ResourcesProgressing, status: 'False', lastTransitionTime: '2026-01-01T00:00:00Z'}"), "True", ""},
-		"a kind without a check":                       {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: d}\n", "", "Unknown", "no check comes for ConfigMap"},
+		"a kind without a check":                       {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: d}\n", "", "Unknown", "there is no built-in check for ConfigMap"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := health.Builtin(object(t, tt.kind+tt.status), 5*time.Minute, start)

@@ -27,7 +27,7 @@ import (
 // ReasonInDoubt: the checks say False, for too many targets at once to be trusted.
 const ReasonInDoubt = "HealthCheckInDoubt"
 
-const inDoubtPrefix = "not believed, because too many turn False at once: "
+const inDoubtPrefix = "held at Unknown, because too many targets turn False at once: "
 
 // Input is everything that the conditions of one target depend on.
 type Input struct {

@@ -173,7 +173,7 @@ func TestEachConditionHasTheShapeThatIsAskedForIt(t *testing.T) {
 
 func TestWhatWasFalseBeforeAnUnknownIsNotHeldBack(t *testing.T) {
 	unknown := "status: {conditions: [{type: X, status: Unknown, reason: ConditionCheckError, message: 'Unsuccessful, then unknown: (0/1) Health checks successful: 1) a: no answer'}]}"
-	doubted := "status: {conditions: [{type: X, status: Unknown, reason: HealthCheckInDoubt, message: 'not believed, because too many turn False at once: (0/1) Health checks successful: 1) a: m'}]}"
+	doubted := "status: {conditions: [{type: X, status: Unknown, reason: HealthCheckInDoubt, message: 'held at Unknown, because too many targets turn False at once: (0/1) Health checks successful: 1) a: m'}]}"
 	for status, want := range map[string]health.Status{unknown: "False", doubted: "Unknown", "": "False"} {
 		p := plan(t, status, map[string][]health.Result{"X": {{Check: "a", Status: "False", Detail: "m"}}}, func(in *health.Input) {
 			in.AllowFalse = func(string, bool) bool { return false }

@@ -69,7 +69,7 @@ func (r Result) normalized() Result {
 	case r.Status == Progressing:
 		r.Status = False
 	default:
-		r.Detail = "the check gave status " + quoteShort(string(r.Status)) + ", which is none"
+		r.Detail = "the check gave status " + quoteShort(string(r.Status)) + ", which is none of True, False, Progressing and Unknown"
 		r.Status = Unknown
 	}
 	return r

@@ -20,7 +20,7 @@ type Object struct {
 	Missing, Unscalable bool
 	// Copied: it is a ReplicaSet to which its owner's annotations are copied, and never taken off; the owner scales it.
 	Copied bool
-	// Deleting: it is being deleted. Ignore: it is annotated to be left alone.
+	// Deleting: it is being deleted. Ignore: its annotation ignore-scaling forbids scaling.
 	Deleting, Ignore bool
 	// Hold keeps its replicas from being taken; nil for none.
 	Hold *hold.Hold
@@ -172,7 +172,7 @@ func (in *Scaling) down(i int) Verdict {
 func (in *Scaling) downIgnoringHold(i int) Verdict {
 	o := &in.Objects[i]
 	if o.Missing && !in.Config.Dependents[i].Optional {
-		return leftAlone(DependentMissing, "there is no such object, and it is not optional")
+		return leftAlone(DependentMissing, "the object doesn't exist, and isn't optional")
 	}
 	if s, ok := o.eitherDirection(in.Config); ok {
 		return s
@@ -180,7 +180,7 @@ func (in *Scaling) downIgnoringHold(i int) Verdict {
 	r := o.Record
 	switch {
 	case o.Ignore:
-		return leftAlone(AskedToIgnore, "it is annotated to be left alone")
+		return leftAlone(AskedToIgnore, "its annotation ignore-scaling forbids scaling")
 	case r == nil && o.Replicas == 0:
 		return settled
 	case r == nil:
@@ -224,7 +224,7 @@ func (o *Object) up(c *Config, raised int32) Verdict {
 	case o.Record == nil:
 		return Verdict{settled: o.Replicas != raised || o.Current >= raised}
 	case o.Ignore:
-		return keepsRecord(AskedToIgnore, "it is annotated to be left alone; it had %d replicas before it was scaled down", o.Record.Replicas)
+		return keepsRecord(AskedToIgnore, "its annotation ignore-scaling forbids scaling; it had %d replicas before it was scaled down", o.Record.Replicas)
 	case o.Replicas != 0: // we died before the record was removed, or someone else scaled it
 		return needsStep(StepRemoveRecord)
 	default:

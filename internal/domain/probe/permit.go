@@ -60,14 +60,14 @@ func (f *Fleet) CanScaleDown(t TargetKey, now time.Time) Permit {
 // canScaleDown needs f.mu.
 func (f *Fleet) canScaleDown(t TargetKey, now time.Time) Permit {
 	if now.Before(f.suspendedUntil) {
-		return Permit{Reason: HeldByClock, RequeueAt: f.suspendedUntil, Message: "our clock stepped; nothing is scaled down until " + f.suspendedUntil.UTC().Format(time.RFC3339)}
+		return Permit{Reason: HeldByClock, RequeueAt: f.suspendedUntil, Message: "the manager's clock stepped; nothing is scaled down until " + f.suspendedUntil.UTC().Format(time.RFC3339)}
 	}
 	m := f.members[t]
 	if open, ok := f.breaker.Opening(); ok && (m == nil || !m.vouched) {
 		return Permit{Reason: HeldByBreaker, Message: breakerMessage(open)}
 	}
 	if m == nil {
-		return Permit{Reason: HeldTargetGone, Message: "the config, or the namespace, is gone"}
+		return Permit{Reason: HeldTargetGone, Message: "the ProbeConfig or the namespace is gone"}
 	}
 	if full := f.capReached(m); full != "" && !m.down {
 		return Permit{Reason: HeldByLimit, Message: full}
@@ -80,7 +80,7 @@ func breakerMessage(b limit.Opening) string {
 	if b.Targets > 0 {
 		many = fmt.Sprintf("%d of %d probed namespaces", b.Turned, b.Targets)
 	}
-	return fmt.Sprintf("%s turned unhealthy together at %s; nothing is scaled down before that is over, or breaker %s is reset, see BreakerOpen", many, b.OpenedAt.UTC().Format(time.RFC3339), b.ID)
+	return fmt.Sprintf("%s turned unhealthy together at %s; nothing is scaled down before most of them are healthy again or breaker %s is reset; see BreakerOpen", many, b.OpenedAt.UTC().Format(time.RFC3339), b.ID)
 }
 
 // AcquireScaleUp asks for a target to be scaled up. That is only paced: once begun it goes on.

@@ -24,7 +24,7 @@ func (c *ConditionForecast) Lines() []string {
 		}
 		line := fmt.Sprintf("  check %s is %s: %s", r.Check, r.Status, r.Detail)
 		if r.Status == health.Progressing {
-			line += fmt.Sprintf("; believed for %s", r.Timeout)
+			line += fmt.Sprintf("; Progressing for at most %s", r.Timeout)
 		}
 		if len(r.Codes) > 0 {
 			line += " [" + strings.Join(r.Codes, ", ") + "]"
@@ -46,7 +46,7 @@ func (c *ConditionForecast) Chain() []string {
 			says += ": " + r.Detail
 		}
 		if r.Status == health.Progressing {
-			says += fmt.Sprintf("; believed for %s", r.Timeout)
+			says += fmt.Sprintf("; Progressing for at most %s", r.Timeout)
 		}
 		lines = append(lines, fmt.Sprintf("  check %s of %s: %s", r.Check, c.At[r.Check], says))
 	}
@@ -144,7 +144,7 @@ func (c *ConditionForecast) change() string {
 	case would == "":
 		return is + "; what it would be isn't known"
 	case c.Held:
-		would += ", because the breaker doesn't believe False of so many at once"
+		would += ", because the breaker opens when so many turn False at once"
 	case c.Verdict.Status == health.Progressing:
 		would += ", and False from " + c.Verdict.RequeueAt.UTC().Format(time.RFC3339) + " on if that goes on"
 	}

@@ -233,7 +233,7 @@ func (r *reader) evaluator(where string, check *Check, e *v1alpha1.HealthCheckEv
 	switch {
 	case e.Builtin != nil:
 		if !health.HasBuiltin(check.Kind.GroupKind()) {
-			r.problem(where, fmt.Errorf("no criteria come for %s; write status or cel", check.Kind.GroupKind()))
+			r.problem(where, fmt.Errorf("there is no built-in check for %s; write status or cel", check.Kind.GroupKind()))
 		}
 		check.builtin, check.byConditions = true, true
 		check.judge = func(_, object *unstructured.Unstructured, now time.Time) health.Result {

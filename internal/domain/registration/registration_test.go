@@ -77,7 +77,7 @@ func TestProblems(t *testing.T) {
 		"costly":             {one(`{name: a, conditionType: X, when: "target.spec.a.all(x, target.spec.b.all(y, target.spec.c.all(z, target.spec.d.all(w, x + y == z + w))))", object: ` + deployment + `, evaluate: {builtin: {}}}`), "with lists of 30 items, and 1000000 is the most"},
 		"object isn't known": {one(`{name: a, conditionType: X, when: "object.spec.x", object: ` + deployment + `, evaluate: {builtin: {}}}`), "undeclared reference to 'object'; it may read target"},
 		"it ends too early":  {one(`{name: a, conditionType: X, when: "target.spec.x ==", object: ` + deployment + `, evaluate: {builtin: {}}}`), "when: Syntax error: it ends too early"},
-		"no criteria":        {one(`{name: a, conditionType: X, object: {apiVersion: v1, kind: ConfigMap, name: "'d'"}, evaluate: {builtin: {}}}`), "check a: no criteria come for ConfigMap; write status or cel"},
+		"no criteria":        {one(`{name: a, conditionType: X, object: {apiVersion: v1, kind: ConfigMap, name: "'d'"}, evaluate: {builtin: {}}}`), "check a: there is no built-in check for ConfigMap; write status or cel"},
 		"regular expression": {one(`{name: a, conditionType: X, object: ` + deployment + `, evaluate: {builtin: {}}, errorCodes: [{match: "(", code: ERR}]}`), "check a: errorCodes: error parsing regexp"},
 		"apiVersion":         {"target: {apiVersion: a/b/c, kind: Worker}\nchecks: [{name: a, conditionType: X, object: " + deployment + ", evaluate: {builtin: {}}}]", "target.apiVersion: "},
 		"where, syntax":      {selecting("selector: {}, where: 'object.spec.class =='", ""), "check a: object.where: Syntax error"},

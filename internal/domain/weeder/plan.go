@@ -176,7 +176,7 @@ func (in *Input) firstHold(o Opening, checks ...func(Opening) Hold) Hold {
 func (in *Input) excluded(o Opening) Hold {
 	switch {
 	case in.Pod.Mirror || in.Pod.Controller.Kind == "Node":
-		return Hold{Reason: HeldByMirror, Message: "it is a static pod's image; the kubelet restarts it"}
+		return Hold{Reason: HeldByMirror, Message: "it mirrors a static pod, which only the kubelet restarts"}
 	case in.Pod.Controller.Kind == "":
 		return Hold{Reason: HeldByOwnerless, Message: "no controller owns it, so nothing would replace it"}
 	case o.Backing:
@@ -205,13 +205,13 @@ func (in *Input) holdAnnotated(Opening) Hold {
 func (in *Input) notPermitted(o Opening) Hold {
 	switch {
 	case o.State == lifecycle.Refused:
-		return Hold{Reason: HeldByRules, Message: "a rule refuses the config"}
+		return Hold{Reason: HeldByRules, Message: "a rule refuses the WeederConfig; see its condition Accepted"}
 	case o.State == lifecycle.Forbidden:
 		return Hold{Reason: HeldByRights, Message: fmt.Sprintf("ServiceAccount %s may not delete pods in namespace %s", o.Config.Account, o.Config.Namespace)}
 	case o.State == lifecycle.Paused:
 		return Hold{Reason: HeldByPause, Message: "a Guardrail pauses new acts"}
 	case o.State != lifecycle.Active:
-		return Hold{Reason: HeldByStart, Message: "the config isn't judged yet"}
+		return Hold{Reason: HeldByStart, Message: "the rules haven't judged the WeederConfig yet"}
 	case o.Config.Observe:
 		return Hold{Reason: HeldByMode, Message: "mode is Observe"}
 	}
