@@ -134,26 +134,47 @@ func (e *Envoy) Threshold(cluster string) int {
 // Cluster is one that Envoy runs with, by its own dump, as JSON; nil while it hasn't it.
 func (e *Envoy) Cluster(name string) json.RawMessage {
 	e.t.Helper()
+	all, err := e.Running()
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	for _, c := range all {
+		if c.Name == name {
+			return c.Config
+		}
+	}
+	return nil
+}
+
+// Running is a cluster that Envoy was told of and runs with, since it was told so: Config is its own dump, as JSON.
+type Running struct {
+	Name   string
+	Since  time.Time
+	Config json.RawMessage
+}
+
+// Running gives all of them. It may be asked at any time; an Envoy that has ended gives an error.
+func (e *Envoy) Running() ([]Running, error) {
 	var dump struct {
 		Configs []struct {
-			Cluster json.RawMessage `json:"cluster"`
+			Cluster     json.RawMessage `json:"cluster"`
+			LastUpdated time.Time       `json:"last_updated"`
 		} `json:"configs"`
 	}
 	if err := e.adminJSON("/config_dump?resource=dynamic_active_clusters", &dump); err != nil {
-		e.t.Fatal(err)
+		return nil, err
 	}
+	all := make([]Running, 0, len(dump.Configs))
 	for _, c := range dump.Configs {
 		var named struct {
 			Name string `json:"name"`
 		}
 		if err := json.Unmarshal(c.Cluster, &named); err != nil {
-			e.t.Fatal(err)
+			return nil, fmt.Errorf("read what Envoy has of a cluster: %w", err)
 		}
-		if named.Name == name {
-			return c.Cluster
-		}
+		all = append(all, Running{Name: named.Name, Since: c.LastUpdated, Config: c.Cluster})
 	}
-	return nil
+	return all, nil
 }
 
 // Ejected are the hosts of a cluster that are ejected now, host:port.

@@ -69,10 +69,13 @@ type history struct {
 	latest    map[objectKey][]byte // the object seen last, to share its bytes
 	writes    []write
 	marker    string
+	// envoys are revisions of what Envoys have, without versions; running is how each detects outliers in each cluster.
+	envoys  []revision
+	running map[string]map[string]string
 }
 
 func newHistory(o Options) *history {
-	h := &history{user: o.User, revisions: map[revisionKey]*revision{}, latest: map[objectKey][]byte{}}
+	h := &history{user: o.User, revisions: map[revisionKey]*revision{}, latest: map[objectKey][]byte{}, running: map[string]map[string]string{}}
 	byResource := map[schema.GroupVersionResource]*follower{}
 	follow := func(resource schema.GroupVersionResource) *follower {
 		if byResource[resource] == nil {
@@ -84,6 +87,9 @@ func newHistory(o Options) *history {
 	for _, kind := range o.Kinds {
 		follow(kind.Policies()).ours = true
 		for _, resource := range kind.Foreign() {
+			if resource == envoyClusters {
+				continue
+			}
 			f := follow(resource)
 			f.trims = append(f.trims, kind.Trim)
 		}
@@ -220,7 +226,8 @@ func (h *history) events(until uint64) past {
 		}
 	}
 	p.writes = slices.DeleteFunc(p.writes, func(w write) bool { return w.version > until })
-	slices.SortFunc(p.revisions, func(a, b revision) int { return cmp.Compare(a.version, b.version) })
+	p.revisions = append(p.revisions, placed(h.envoys, p.revisions)...)
+	slices.SortStableFunc(p.revisions, func(a, b revision) int { return cmp.Compare(a.version, b.version) })
 	slices.SortStableFunc(p.writes, func(a, b write) int { return a.at.Compare(b.at) })
 	for _, f := range h.followed {
 		p.starts[f.resource] = f.start

@@ -34,8 +34,14 @@ func (j *judging) policy(r revision) {
 	}
 	p.take(object, r.at)
 	for i, kind := range j.kinds {
-		if noter, notes := j.readers[i].(Noter); notes && kind.Policies() == r.resource {
-			noter.Note(r.at, r.uid, p)
+		noter, notes := j.readers[i].(Noter)
+		if !notes || kind.Policies() != r.resource {
+			continue
+		}
+		for _, b := range noter.Note(r.at, r.uid, p) {
+			if r.version > j.starts[r.resource] {
+				j.broke(b.Invariant, r.at, r.version, r.name, b.Text)
+			}
 		}
 	}
 }
@@ -122,7 +128,7 @@ func (j *judging) unfounded(act Act, at time.Time) string {
 	if !spec.Until.IsZero() && at.Sub(spec.Until) > j.options.Lag {
 		return fmt.Sprintf("generation %d of %s was replaced %s before", act.Generation, p.Name, at.Sub(spec.Until))
 	}
-	if mode, _, _ := unstructured.NestedString(spec.Object.Object, "spec", "mode"); mode == "Observe" {
+	if mode, _, _ := unstructured.NestedString(spec.Object.Object, "spec", "mode"); mode == "Observe" && !act.Observing {
 		return p.Name + " only observes"
 	}
 	if by := j.world.paused(at, j.options.Lag); by != "" {
