@@ -221,9 +221,9 @@ test-race: go-version $(TESTERS) ## Run the tests of what runs concurrently with
 test-node: controlplane node previous build static $(TESTERS) ## Run the tests that need a real node (Linux, root).
 	@$(TEST) -- -count=1 -timeout 15m -p 1 ./e2e/node/...
 
-# Helm, Argo CD, Flux and Envoy Gateway are built once, in 10 to 30 minutes each.
+# Helm, Flux and Envoy Gateway are built once, in 10 to 30 minutes each. Argo CD's suite runs where there is a bin/argocd (make argocd).
 .PHONY: test-clients
-test-clients: controlplane node envoy helm argocd flux envoygateway build static $(TESTERS) $(BIN)/testpool ## Run the tests with the real Helm, Argo CD, Flux and Envoy Gateway.
+test-clients: controlplane node envoy helm flux envoygateway build static $(TESTERS) $(BIN)/testpool ## Run the tests with the real Helm, Flux and Envoy Gateway, and with Argo CD after make argocd.
 	@$(TEST) --raw-command -- $(BIN)/testpool ./e2e/clients/... ./e2e/node/pod
 
 OBJECTS ?= 2500

@@ -50,14 +50,19 @@ func newClockwork(ctx context.Context, watchDuration string) clockwork {
 	return c
 }
 
-// turn makes the pod behind the Service ready or not, and then the Service.
+// turn makes the pod behind the Service ready or not, and then the Service. News of slices may overtake those of pods: before the pod is Ready
+// again, the manager has heard that it isn't, or it would take the recovery for as old as the pod was Ready before.
 func (c clockwork) turn(ctx context.Context, ready bool) span {
 	GinkgoHelper()
-	return during(func() {
+	s := during(func() {
 		c.label(ctx, "etcd", unready, !ready)
 		Eventually(c.ready).WithContext(ctx).WithArguments("etcd").Should(Equal(map[bool]int{true: 1, false: 0}[ready]))
 		c.write(ctx, "etcd", "etcd", ready, c.backing)
 	})
+	if !ready {
+		Eventually(time.Now).Should(BeTemporally(">", s.to.Add(heard)))
+	}
+	return s
 }
 
 // add makes a pod that depends on the Service, of a workload of its own: replacements would have to wait for the cooldown.

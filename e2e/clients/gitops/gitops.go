@@ -52,7 +52,7 @@ func Start(ctx context.Context, program, target, guide string) *World {
 	bin, err := cluster.BinDir()
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	if _, err := os.Stat(filepath.Join(bin, program)); err != nil {
-		ginkgo.Skip(fmt.Sprintf("there is no bin/%s: make %s builds it, make test-clients as well", program, target))
+		ginkgo.Skip(fmt.Sprintf("there is no bin/%s: make %s builds it", program, target))
 	}
 	c, err := cluster.Start(ctx, cluster.Options{ControllerManager: true, Scheduler: true, Kwok: true, Out: ginkgo.GinkgoWriter})
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())

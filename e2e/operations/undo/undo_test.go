@@ -93,7 +93,7 @@ var _ = Describe("kubectl autohealer undo", Ordered, func() {
 		nobody := h.Account(ctx, "reader", "autohealer-viewer", "system:node-reader", "view")
 		got = plugin(ctx, nobody, "undo", "-n", namespace, "deploy/kcm")
 		Expect(got).To(SatisfyAll(HaveField("Code", 1), HaveField("Err", And(ContainSubstring("is forbidden: "),
-			HaveSuffix("\nNodes take the ClusterRole autohealer-operator, workloads take autohealer-workload-operator.\n")))))
+			HaveSuffix("\nNodes take the ClusterRole autohealer-operator, workloads take autohealer-workload-operator, EnvoyPatchPolicies take autohealer-envoy-patches.\n")))))
 		Expect(plugin(ctx, operator, "undo", "node/"+repelled, "--all")).To(HaveField("Code", 2))
 		Expect(plugin(ctx, operator, "undo")).To(HaveField("Code", 2))
 		Expect(plugin(ctx, operator, "undo", "--all", "--hold=1000h")).To(SatisfyAll(HaveField("Code", 2), HaveField("Err", ContainSubstring("--hold=1000h0m0s: must be between 0s and 168h0m0s"))))
