@@ -44,6 +44,7 @@ type Cluster struct {
 	// BinDir has the binaries that run, and kubectl.
 	BinDir string
 
+	ca        *authority
 	client    kubernetes.Interface
 	ports     ports
 	hasKwok   bool

@@ -3,7 +3,11 @@ package cluster
 import (
 	"context"
 	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,7 +46,7 @@ func (c *Cluster) writeFiles() error {
 	if err != nil {
 		return fmt.Errorf("generate the service accounts' key: %w", err)
 	}
-	c.CACert = ca.pem()
+	c.ca, c.CACert = ca, ca.pem()
 	for path, content := range map[string][]byte{
 		c.path("pki", "ca.crt"):               c.CACert,
 		c.path("pki", "apiserver.crt"):        server.cert,
@@ -129,4 +133,20 @@ func (c *Cluster) ServiceAccountKubeconfig(ctx context.Context, namespace, name 
 	}
 	path = c.path("service-accounts", namespace, name+".kubeconfig")
 	return path, c.writeKubeconfig(path, name, token.Status.Token)
+}
+
+// ClientCertificate writes the certificate of a client that a URI names, signed by CACert's CA, and its key into a directory: tls.crt and
+// tls.key, as a Secret has them. It is for servers of others; the API server takes tokens alone.
+func (c *Cluster) ClientCertificate(dir, uri string) error {
+	name, err := url.Parse(uri)
+	if err != nil {
+		return fmt.Errorf("name a client: %w", err)
+	}
+	pair, err := c.ca.issue(&x509.Certificate{
+		Subject: pkix.Name{CommonName: "client"}, URIs: []*url.URL{name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	if err != nil {
+		return err
+	}
+	return errors.Join(writeFile(filepath.Join(dir, "tls.crt"), pair.cert), writeFile(filepath.Join(dir, "tls.key"), pair.key))
 }

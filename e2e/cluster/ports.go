@@ -98,3 +98,17 @@ func freePorts() (p ports, err error) {
 	}
 	return p, nil
 }
+
+// HostIP is an address of this machine's that EndpointSlices may have: they take none of loopback. "" where there is none.
+func HostIP() (string, error) {
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return "", fmt.Errorf("find an address of this machine's: %w", err)
+	}
+	for _, a := range all {
+		if ip, ok := a.(*net.IPNet); ok && ip.IP.To4() != nil && ip.IP.IsGlobalUnicast() {
+			return ip.IP.String(), nil
+		}
+	}
+	return "", nil
+}

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/resourcestack/autohealer/e2e/cluster"
 )
 
 // Backend is a real HTTP server that fails on command.
@@ -28,20 +30,17 @@ type Backend struct {
 	server *http.Server // nil while it refuses connections
 }
 
-// HostIP is an address of this machine that EndpointSlices may have: they take none of loopback. Where there is none the test is skipped.
+// HostIP is cluster.HostIP. Where there is none the test is skipped.
 func HostIP(t testing.TB) string {
 	t.Helper()
-	all, err := net.InterfaceAddrs()
+	ip, err := cluster.HostIP()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, a := range all {
-		if ip, ok := a.(*net.IPNet); ok && ip.IP.To4() != nil && ip.IP.IsGlobalUnicast() {
-			return ip.IP.String()
-		}
+	if ip == "" {
+		t.Skip("this machine has no IPv4 address but loopback's, which EndpointSlices may not have")
 	}
-	t.Skip("this machine has no IPv4 address but loopback's, which EndpointSlices may not have")
-	return ""
+	return ip
 }
 
 // NewBackend starts one that answers 200; it ends with the test.

@@ -28,9 +28,8 @@ func main() {
 
 func run(ctx context.Context) (err error) {
 	say("Starting a control plane (etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok)")
-	xds := cluster.FreeAddress()
 	// What is probed is on loopback here, which else no kubeconfig may lead to.
-	h, err := harness.Start(ctx, harness.Options{Out: os.Stdout, ManagerArgs: []string{"--probe-loopback", "--xds-bind-address=" + xds}})
+	h, err := harness.Start(ctx, harness.Options{Out: os.Stdout, ManagerArgs: []string{"--probe-loopback"}})
 	if err != nil {
 		return err
 	}
@@ -39,18 +38,17 @@ func run(ctx context.Context) (err error) {
 		err = errors.Join(err, h.Stop())
 	}()
 	say("CRDs, policy and webhook are installed; starting the manager under its own service account")
-	if err := h.StartManager(ctx); err != nil {
+	t := &tour{Harness: h, xds: cluster.FreeAddress()}
+	if err := t.startManager(ctx); err != nil {
 		return err
 	}
 	if err := os.Setenv("PATH", h.BinDir+string(os.PathListSeparator)+os.Getenv("PATH")); err != nil { // kubectl looks for its plugins there
 		return err
 	}
-	nodes, err := playground.Prepare(ctx, h)
-	if err != nil {
+	if t.nodes, err = playground.Prepare(ctx, h); err != nil {
 		return err
 	}
-	go playground.Report(ctx, h, nodes)
-	t := &tour{Harness: h, nodes: nodes, xds: xds}
+	go playground.Report(ctx, h, t.nodes)
 	printReady(h)
 	if err := t.walk(ctx); err != nil {
 		return err

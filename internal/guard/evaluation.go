@@ -26,7 +26,7 @@ func (e *evaluation) inability(err error) error {
 	var cancelled interpreter.EvalCancelledError
 	switch over := e.ctx.Err(); {
 	case over != nil:
-		return fmt.Errorf("out of time: %w", over)
+		return fmt.Errorf("out of time, try again: %w", over)
 	case errors.Is(err, errBudget), errors.As(err, &cancelled) && cancelled.Cause == interpreter.CostLimitExceeded:
 		return errBudget
 	}

@@ -178,7 +178,7 @@ func TestOutOfTimeNothingIsAdmitted(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	v := newTestGuard(t, nil).Review(ctx, creating(t, conditionSet(t, goodSpec)))
-	if v.Allowed || !strings.HasPrefix(v.Message(), "not checked: out of time: context canceled (conditionset/matches-healthy-nodes, conditionset/sounds-healthy, ") || strings.Contains(v.Message(), "\n") {
+	if v.Allowed || !strings.HasPrefix(v.Message(), "not checked: out of time, try again: context canceled (conditionset/matches-healthy-nodes, conditionset/sounds-healthy, ") || strings.Contains(v.Message(), "\n") {
 		t.Errorf("allowed %v: %s", v.Allowed, v.Message())
 	}
 }
@@ -203,7 +203,7 @@ func TestARuleThatRunsOutOfTimeSaysSo(t *testing.T) {
 	g.SetGuardrails([]*v1alpha1.Guardrail{gr(t, "own", `{rules: [{name: rights, kinds: [ConditionSet], rationale: It may not.,
 		expression: "object.spec.type != 'KernelDeadlock' || authorizer.serviceAccount('a', 'b').group('').resource('nodes').check('patch').allowed()"}]}`)})
 	validated, v := Admit(ctx, g, stored(t, goodSpec))
-	if v.Allowed || validated.Valid() || v.Message() != "own/rights: not checked: out of time: context canceled" {
+	if v.Allowed || validated.Valid() || v.Message() != "own/rights: not checked: out of time, try again: context canceled" {
 		t.Errorf("allowed %v, valid %v: %s", v.Allowed, validated.Valid(), v.Message())
 	}
 }

@@ -129,6 +129,7 @@ spec:
   template: {metadata: {labels: {app: other}}, spec: {containers: [{name: main, image: IMAGE}]}}
 `
 
+// One failure begins the minute after which the Deployments get back their replicas anew, so a probe has time also on a busy machine.
 const probeConfig = `
 apiVersion: autohealer.resourcestack.com/v1alpha1
 kind: ProbeConfig
@@ -136,8 +137,8 @@ metadata: {name: prober, namespace: NAMESPACE, annotations: ANNOTATIONS}
 spec:
   internalKubeConfigSecretName: internal
   externalKubeConfigSecretName: external
-  probeInterval: 1s
-  probeTimeout: 900ms
+  probeInterval: 4s
+  probeTimeout: 3900ms
   initialDelay: 0s
   internalProbeFailureBackoffDuration: 1s
   dependentResourceInfos:
