@@ -65,10 +65,7 @@ func followed(kind schema.GroupVersionKind, resource string) oracle.Followed {
 
 // Whatever a spec asserts, no condition may have been written against the invariants while it ran.
 var _ = AfterEach(func(ctx SpecContext) {
-	var fresh []string
-	for _, v := range watching.News(ctx) {
-		fresh = append(fresh, v.String())
-	}
+	fresh := watching.News(ctx)
 	if len(fresh) > 0 { // a spec that had failed before shows this alone
 		AddReportEntry("the oracle saw", strings.Join(append(fresh, "logs and the audit log stay in "+h.KeepLogs()), "\n"))
 	}

@@ -1,10 +1,9 @@
 package oracle
 
 import (
-	"cmp"
+	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -12,64 +11,70 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// envoyClusters is a resource that no API server has: the clusters that Envoys run with, as whoever started them tells.
-var envoyClusters = schema.GroupVersionResource{Group: "envoyproxy.io", Version: "v3", Resource: "clusters"}
+// envoys is a resource that no API server has: what Envoys run with, as whoever started them tells.
+var envoys = schema.GroupVersionResource{Group: "envoyproxy.io", Version: "v3", Resource: "envoys"}
 
-// Running is a cluster that an Envoy runs with since a moment: Config is Envoy's, as its own dump writes it.
-type Running struct {
-	Name   string
-	Since  time.Time
-	Config json.RawMessage
+// Runs tells with which clusters an Envoy runs, by its own dump of its dynamic_active_clusters; nil once it has ended. What the manager has Envoys
+// do is seen nowhere else.
+func (o *Oracle) Runs(envoy string, dump []byte) error {
+	return o.history.runs(envoy, dump, time.Now())
 }
 
-// Runs tells with which clusters an Envoy runs, all of them; none once it has ended. What the manager has Envoys do is seen nowhere else.
-func (o *Oracle) Runs(envoy string, clusters []Running) {
-	o.history.runs(envoy, clusters, time.Now())
-}
-
-// runs takes in what changed of how an Envoy detects outliers.
-func (h *history) runs(envoy string, clusters []Running, now time.Time) {
+// runs takes in a dump, if an Envoy detects outliers otherwise than by the one before.
+func (h *history) runs(envoy string, dump []byte, now time.Time) error {
+	key := objectKey{envoys, types.UID(envoy)}
+	var object []byte
+	at := now
+	if dump != nil {
+		var err error
+		if object, at, err = detectionIn(dump); err != nil {
+			return err
+		}
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	before, after := h.running[envoy], map[string]string{}
-	for _, c := range clusters {
-		text := detectionOf(c)
-		after[c.Name] = text
-		if was, is := before[c.Name]; !is || was != text {
-			h.told(envoy, c.Name, []byte(text), c.Since)
+	if bytes.Equal(object, h.latest[key]) {
+		return nil
+	}
+	h.latest[key] = object
+	for _, r := range h.envoys {
+		if r.objectKey == key && r.at.After(at) { // a cluster went, and no cluster that is there says when
+			at = r.at
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(before)) {
-		if _, is := after[name]; !is {
-			h.told(envoy, name, nil, now)
-		}
-	}
-	h.running[envoy] = after
+	h.envoys = append(h.envoys, revision{revisionKey: revisionKey{objectKey: key}, name: "envoys/" + envoy, object: object, at: at})
+	return nil
 }
 
-func (h *history) told(envoy, cluster string, object []byte, at time.Time) {
-	key := objectKey{envoyClusters, types.UID(envoy + " " + cluster)}
-	h.envoys = append(h.envoys, revision{revisionKey: revisionKey{objectKey: key}, name: "clusters/" + cluster, object: object, at: at})
-}
-
-// detectionOf encodes what of a cluster is judged.
-func detectionOf(c Running) string {
+// detectionIn encodes what of a dump is judged, and finds since when it has been so.
+func detectionIn(dump []byte) (object []byte, since time.Time, err error) {
 	var is struct {
-		Kind      string          `json:"kind"`
-		Name      string          `json:"name"`
-		Detection json.RawMessage `json:"outlier_detection,omitempty"`
+		Configs []struct {
+			Cluster struct {
+				Name      string
+				Detection json.RawMessage `json:"outlier_detection"`
+			}
+			LastUpdated time.Time `json:"last_updated"`
+		}
 	}
-	err := json.Unmarshal(c.Config, &is)
-	is.Kind, is.Name = "EnvoyCluster", c.Name
-	encoded, encodeErr := json.Marshal(is)
-	if err := cmp.Or(err, encodeErr); err != nil { // not for what came as JSON
-		panic(fmt.Sprintf("encode cluster %s: %v", c.Name, err))
+	if err := json.Unmarshal(dump, &is); err != nil {
+		return nil, since, fmt.Errorf("read an Envoy's dump: %w", err)
 	}
-	return string(encoded)
+	clusters := map[string]json.RawMessage{}
+	for _, c := range is.Configs {
+		if c.LastUpdated.After(since) {
+			since = c.LastUpdated
+		}
+		if c.Cluster.Detection != nil {
+			clusters[c.Cluster.Name] = c.Cluster.Detection
+		}
+	}
+	object, err = json.Marshal(map[string]any{"kind": "Envoy", "clusters": clusters})
+	return object, since, err
 }
 
 // seenLate is how long after the manager acted on a revision it may be seen here.
-const seenLate = time.Second
+const seenLate = 5 * time.Second
 
 // placed gives what Envoys had its place among revisions of the API server's, by the time: after those that were before, and that may have been.
 func placed(envoys, revisions []revision) []revision {

@@ -102,7 +102,7 @@ type breaker struct {
 }
 
 // Note takes in what a status tells of the breaker, and who resets it.
-func (s *subjects) Note(at time.Time, _ types.UID, p *Policy) []Broken {
+func (s *subjects) Note(at time.Time, _ types.UID, p *Policy) {
 	b := s.breakers[p.Name]
 	if b == nil {
 		b = &breaker{turned: map[types.UID]time.Time{}}
@@ -119,7 +119,6 @@ func (s *subjects) Note(at time.Time, _ types.UID, p *Policy) []Broken {
 		b.by, b.reset, b.open = by, at, time.Time{}
 		clear(b.turned)
 	}
-	return nil
 }
 
 // flips judges a condition that turned from True to False by the breakers of those whose checks say so. What somebody else wrote in the place of our

@@ -69,13 +69,11 @@ type history struct {
 	latest    map[objectKey][]byte // the object seen last, to share its bytes
 	writes    []write
 	marker    string
-	// envoys are revisions of what Envoys have, without versions; running is how each detects outliers in each cluster.
-	envoys  []revision
-	running map[string]map[string]string
+	envoys    []revision // of what Envoys run with; they have no versions
 }
 
 func newHistory(o Options) *history {
-	h := &history{user: o.User, revisions: map[revisionKey]*revision{}, latest: map[objectKey][]byte{}, running: map[string]map[string]string{}}
+	h := &history{user: o.User, revisions: map[revisionKey]*revision{}, latest: map[objectKey][]byte{}}
 	byResource := map[schema.GroupVersionResource]*follower{}
 	follow := func(resource schema.GroupVersionResource) *follower {
 		if byResource[resource] == nil {
@@ -87,7 +85,7 @@ func newHistory(o Options) *history {
 	for _, kind := range o.Kinds {
 		follow(kind.Policies()).ours = true
 		for _, resource := range kind.Foreign() {
-			if resource == envoyClusters {
+			if resource == envoys {
 				continue
 			}
 			f := follow(resource)

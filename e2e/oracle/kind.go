@@ -32,9 +32,9 @@ type Reader interface {
 	Read(w *World, c Change) Finding
 }
 
-// Noter is a Reader that also reads what the statuses of its policies tell. It hears of every revision, and says what that broke.
+// Noter is a Reader that also reads what the statuses of its policies tell. It hears of every revision.
 type Noter interface {
-	Note(at time.Time, uid types.UID, p *Policy) []Broken
+	Note(at time.Time, uid types.UID, p *Policy)
 }
 
 // View is what a Reader reads of one revision of an object.
@@ -49,8 +49,6 @@ type Change struct {
 	Version uint64
 	// Before is nil for a new object, After for one that is gone.
 	Before, After View
-	// Judged: it happened since Attach.
-	Judged bool
 	// Ours: the manager wrote it. Subresource is what it wrote to, "" for the object itself.
 	Ours        bool
 	Subresource string

@@ -44,7 +44,7 @@ func (j *judging) tell(r revision, writers []write, before, after *state) {
 	judged := r.version > j.starts[r.resource]
 	unclaimed := judged && len(writers) > 0 && writers[0].ours
 	for i, reader := range j.readers {
-		c := Change{At: r.at, Version: r.version, Before: before.view(i), After: after.view(i), Judged: judged}
+		c := Change{At: r.at, Version: r.version, Before: before.view(i), After: after.view(i)}
 		if c.Before == nil && c.After == nil {
 			continue
 		}

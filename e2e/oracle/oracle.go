@@ -205,18 +205,19 @@ func (o *Oracle) Check(ctx context.Context) []Violation {
 	return judge(o.history.events(until), o.options, freezes, cuts, now)
 }
 
-// News is what Check gives, but for what an earlier News gave: what another spec has failed with.
-func (o *Oracle) News(ctx context.Context) (news []Violation) {
-	all := o.Check(ctx)
+// News are the lines of what Check gives, but for those that an earlier News gave: another spec has failed with these.
+func (o *Oracle) News(ctx context.Context) []string { return o.fresh(o.Check(ctx)) }
+
+func (o *Oracle) fresh(all []Violation) (lines []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, v := range all {
 		if line := v.String(); !o.given[line] {
 			o.given[line] = true
-			news = append(news, v)
+			lines = append(lines, line)
 		}
 	}
-	return news
+	return lines
 }
 
 // catchUp waits until the watches and the audit log have told everything up to now, and gives the version up to which

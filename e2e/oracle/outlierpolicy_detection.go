@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -23,10 +24,12 @@ type detection struct {
 	Base                     string `json:"base_ejection_time"`
 	Max                      string `json:"max_ejection_time"`
 	Jitter                   string `json:"max_ejection_time_jitter"`
+
+	text string
 }
 
 func parseDetection(text []byte) (*detection, error) {
-	d := &detection{}
+	d := &detection{text: string(text)}
 	if err := json.Unmarshal(text, d); err != nil {
 		return nil, fmt.Errorf("read how Envoy detects outliers: %w", err)
 	}
@@ -43,28 +46,21 @@ func (d *detection) byRates() bool {
 	return ptr.Deref(d.EnforcedSuccessRate, 100) != 0 || d.Split && ptr.Deref(d.EnforcedLocalSuccessRate, 100) != 0 || ptr.Deref(d.EnforcedGatewayFailures, 0) != 0
 }
 
-// detecting is what is judged of an OutlierPolicy's spec.
-type detecting struct {
-	Disabled         bool
-	Mode             string
-	TargetRefs       []struct{}
-	OutlierDetection struct {
-		ConsecutiveServerErrors, MaxEjectionPercent                        *int64
-		SplitExternalLocalOriginErrors                                     bool
-		Interval, BaseEjectionTime, MaxEjectionTime, MaxEjectionTimeJitter string
+// differs says what an OutlierPolicy doesn't say; "" when it has Envoy do this very thing.
+func (d *detection) differs(policy *unstructured.Unstructured) string {
+	var spec struct {
+		Disabled         bool
+		Mode             string
+		OutlierDetection struct {
+			ConsecutiveServerErrors, MaxEjectionPercent                        *int64
+			SplitExternalLocalOriginErrors                                     bool
+			Interval, BaseEjectionTime, MaxEjectionTime, MaxEjectionTimeJitter string
+		}
 	}
-}
-
-func detectingOf(policy *unstructured.Unstructured) (d detecting, err error) {
 	encoded, err := json.Marshal(policy.Object["spec"])
-	if err != nil {
-		return d, err
+	if err = cmp.Or(err, json.Unmarshal(encoded, &spec)); err != nil {
+		return fmt.Sprintf("its spec can't be read: %v", err)
 	}
-	return d, json.Unmarshal(encoded, &d)
-}
-
-// differs says what a spec doesn't say; "" when it has Envoy do this very thing.
-func (d *detection) differs(spec detecting) string {
 	asked := spec.OutlierDetection
 	switch {
 	case spec.Disabled:
@@ -76,30 +72,28 @@ func (d *detection) differs(spec detecting) string {
 	case d.Split != asked.SplitExternalLocalOriginErrors:
 		return fmt.Sprintf("local errors are split: %t, not %t", d.Split, asked.SplitExternalLocalOriginErrors)
 	}
-	for _, n := range []struct {
-		what      string
-		is, asked *int64
-	}{{"server errors", d.ServerErrors, asked.ConsecutiveServerErrors}, {"maximum percentage", d.Percent, asked.MaxEjectionPercent}} {
-		if ptr.Deref(n.is, 0) != ptr.Deref(n.asked, 0) {
-			return fmt.Sprintf("the %s is %d, not %d", n.what, ptr.Deref(n.is, 0), ptr.Deref(n.asked, 0))
-		}
-	}
-	for _, t := range []struct{ what, is, asked string }{
-		{"interval", d.Interval, asked.Interval}, {"first ejection", d.Base, asked.BaseEjectionTime},
-		{"longest ejection", d.Max, asked.MaxEjectionTime}, {"jitter", d.Jitter, asked.MaxEjectionTimeJitter},
+	for _, is := range []struct{ what, is, asked string }{
+		{"number of server errors", numberOf(d.ServerErrors), numberOf(asked.ConsecutiveServerErrors)},
+		{"maximum percentage", numberOf(d.Percent), numberOf(asked.MaxEjectionPercent)},
+		{"interval", lengthOf(d.Interval), lengthOf(asked.Interval)},
+		{"first ejection", lengthOf(d.Base), lengthOf(asked.BaseEjectionTime)},
+		{"longest ejection", lengthOf(d.Max), lengthOf(asked.MaxEjectionTime)},
+		{"jitter", lengthOf(d.Jitter), lengthOf(asked.MaxEjectionTimeJitter)},
 	} {
-		if lengthOf(t.is) != lengthOf(t.asked) {
-			return fmt.Sprintf("the %s is %q, not %q", t.what, t.is, t.asked)
+		if is.is != is.asked {
+			return fmt.Sprintf("the %s is %s, not %s", is.what, is.is, is.asked)
 		}
 	}
 	return ""
 }
 
-// lengthOf reads a duration of Envoy's or of ours, which are admitted only as Go writes them; zero for none.
-func lengthOf(text string) time.Duration {
+func numberOf(n *int64) string { return fmt.Sprint(ptr.Deref(n, 0)) }
+
+// lengthOf reads a duration of Envoy's or of ours, which are admitted only as Go writes them; none is zero.
+func lengthOf(text string) string {
 	length, err := time.ParseDuration(text)
-	if err != nil {
-		return 0
+	if err != nil && text != "" {
+		return text
 	}
-	return length
+	return length.String()
 }

@@ -65,12 +65,11 @@ func newPods(o Options) *pods {
 func (s *pods) View(object []byte) (View, error) { return parseForWeeder(object) }
 
 // Note takes in what a config's status tells of deletions.
-func (s *pods) Note(_ time.Time, config types.UID, p *Policy) []Broken {
+func (s *pods) Note(_ time.Time, config types.UID, p *Policy) {
 	if s.notes[config] == nil {
 		s.notes[config] = newNotes(p)
 	}
 	s.notes[config].read(p)
-	return nil
 }
 
 // OnlyOurs: anyone may delete a pod.

@@ -47,7 +47,7 @@ var (
 	watching *oracle.Oracle
 )
 
-// Whatever a spec asserts, no Envoy may have been told anything against the invariants while it ran, and nobody of ejections that weren't known.
+// Whatever a spec asserts, no Envoy may have been told anything against the invariants while it ran.
 var _ = AfterEach(func(ctx SpecContext) {
 	Expect(watching.News(ctx)).To(BeEmpty(), "the oracle saw invariants broken")
 }, NodeTimeout(time.Minute))

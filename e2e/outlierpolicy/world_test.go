@@ -25,7 +25,6 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/e2e/envoy"
-	"github.com/resourcestack/autohealer/e2e/oracle"
 	"github.com/resourcestack/autohealer/e2e/xdsclient"
 )
 
@@ -121,15 +120,12 @@ func judged(e *envoy.Envoy) *envoy.Envoy {
 	ctx, cancel := context.WithCancel(context.Background())
 	var looking sync.WaitGroup
 	looking.Go(func() {
+		defer GinkgoRecover()
 		wait.UntilWithContext(ctx, func(context.Context) {
-			clusters, _ := e.Running() // without any once it has ended
-			all := make([]oracle.Running, 0, len(clusters))
-			for _, c := range clusters {
-				all = append(all, oracle.Running(c))
-			}
-			watching.Runs(name, all)
+			dump, _ := e.Running() // none once it has ended
+			Expect(watching.Runs(name, dump)).To(Succeed())
 		}, 200*time.Millisecond)
-		watching.Runs(name, nil)
+		Expect(watching.Runs(name, nil)).To(Succeed())
 	})
 	DeferCleanup(func() { cancel(); looking.Wait() })
 	return e
