@@ -131,6 +131,9 @@ func (e *Envoy) Threshold(cluster string) int {
 	return has.OutlierDetection.Consecutive5XX
 }
 
+// running is where Envoy tells of the clusters that it runs with.
+const running = "/config_dump?resource=dynamic_active_clusters"
+
 // Cluster is one that Envoy runs with, by its own dump, as JSON; nil while it hasn't it.
 func (e *Envoy) Cluster(name string) json.RawMessage {
 	e.t.Helper()
@@ -139,7 +142,7 @@ func (e *Envoy) Cluster(name string) json.RawMessage {
 			Cluster json.RawMessage `json:"cluster"`
 		} `json:"configs"`
 	}
-	if err := e.adminJSON("/config_dump?resource=dynamic_active_clusters", &dump); err != nil {
+	if err := e.adminJSON(running, &dump); err != nil {
 		e.t.Fatal(err)
 	}
 	for _, c := range dump.Configs {
@@ -155,6 +158,10 @@ func (e *Envoy) Cluster(name string) json.RawMessage {
 	}
 	return nil
 }
+
+// Running is Envoy's own dump of all clusters that it was told of and runs with, as JSON. Unlike what else is asked, it may be asked for where no
+// test can fail; an Envoy that has ended gives an error.
+func (e *Envoy) Running() ([]byte, error) { return e.adminText(running) }
 
 // Ejected are the hosts of a cluster that are ejected now, host:port.
 func (e *Envoy) Ejected(cluster string) []string {

@@ -39,7 +39,6 @@ var (
 	shootClient client.Client
 
 	watching *oracle.Oracle
-	reported = map[string]bool{} // violations that an earlier spec has failed with
 
 	worker = schema.GroupVersionKind{Group: "extensions.gardener.cloud", Version: "v1alpha1", Kind: "Worker"}
 	gadget = schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gadget"}
@@ -66,13 +65,7 @@ func followed(kind schema.GroupVersionKind, resource string) oracle.Followed {
 
 // Whatever a spec asserts, no condition may have been written against the invariants while it ran.
 var _ = AfterEach(func(ctx SpecContext) {
-	var fresh []string
-	for _, v := range watching.Check(ctx) {
-		if line := v.String(); !reported[line] {
-			reported[line] = true
-			fresh = append(fresh, line)
-		}
-	}
+	fresh := watching.News(ctx)
 	if len(fresh) > 0 { // a spec that had failed before shows this alone
 		AddReportEntry("the oracle saw", strings.Join(append(fresh, "logs and the audit log stay in "+h.KeepLogs()), "\n"))
 	}

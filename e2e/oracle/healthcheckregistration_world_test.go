@@ -35,10 +35,10 @@ type tale struct {
 	past    past
 }
 
-func newTale(t *testing.T) *tale {
+func newTale(t *testing.T, more ...Kind) *tale {
 	s := &tale{T: t, now: noon, objects: map[string]*unstructured.Unstructured{}}
 	s.past.starts = map[schema.GroupVersionResource]uint64{}
-	for _, f := range newHistory(Options{Kinds: []Kind{dials}, Guardrails: true}).followed {
+	for _, f := range newHistory(Options{Kinds: append(more, dials), Guardrails: true}).followed {
 		s.past.starts[f.resource] = 1
 	}
 	s.version = 1
@@ -59,7 +59,11 @@ func (s *tale) resource(o *unstructured.Unstructured) schema.GroupVersionResourc
 			return f.GroupVersionResource
 		}
 	}
-	return gvk.GroupVersion().WithResource(strings.ToLower(gvk.Kind) + "s")
+	plural := strings.ToLower(gvk.Kind) + "s"
+	if of, policies := strings.CutSuffix(plural, "policys"); policies {
+		plural = of + "policies"
+	}
+	return gvk.GroupVersion().WithResource(plural)
 }
 
 // put has somebody write an object, whole.

@@ -69,6 +69,7 @@ type history struct {
 	latest    map[objectKey][]byte // the object seen last, to share its bytes
 	writes    []write
 	marker    string
+	envoys    []revision // of what Envoys run with; they have no versions
 }
 
 func newHistory(o Options) *history {
@@ -84,6 +85,9 @@ func newHistory(o Options) *history {
 	for _, kind := range o.Kinds {
 		follow(kind.Policies()).ours = true
 		for _, resource := range kind.Foreign() {
+			if resource == envoys {
+				continue
+			}
 			f := follow(resource)
 			f.trims = append(f.trims, kind.Trim)
 		}
@@ -220,7 +224,8 @@ func (h *history) events(until uint64) past {
 		}
 	}
 	p.writes = slices.DeleteFunc(p.writes, func(w write) bool { return w.version > until })
-	slices.SortFunc(p.revisions, func(a, b revision) int { return cmp.Compare(a.version, b.version) })
+	p.revisions = append(p.revisions, placed(h.envoys, p.revisions)...)
+	slices.SortStableFunc(p.revisions, func(a, b revision) int { return cmp.Compare(a.version, b.version) })
 	slices.SortStableFunc(p.writes, func(a, b write) int { return a.at.Compare(b.at) })
 	for _, f := range h.followed {
 		p.starts[f.resource] = f.start

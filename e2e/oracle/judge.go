@@ -112,6 +112,6 @@ func (j *judging) withUnseen(revisions []revision) []revision {
 			revisions = append(revisions, revision{revisionKey: key, name: writes[0].name, at: writes[0].at, unseen: true})
 		}
 	}
-	slices.SortFunc(revisions, func(a, b revision) int { return cmp.Compare(a.version, b.version) })
+	slices.SortStableFunc(revisions, func(a, b revision) int { return cmp.Compare(a.version, b.version) })
 	return revisions
 }

@@ -146,3 +146,12 @@ func TestTheAuditLogIsReadFromItsEndOn(t *testing.T) {
 		t.Errorf("versions %v, ours %v", versions, ours)
 	}
 }
+
+func TestNewsIsGivenOnce(t *testing.T) {
+	o := &Oracle{given: map[string]bool{}}
+	first, second := Violation{At: noon, Text: "first"}, Violation{At: noon, Text: "second"}
+	o.fresh([]Violation{first})
+	if got := o.fresh([]Violation{first, second}); !slices.Equal(got, []string{second.String()}) {
+		t.Errorf("only the second is news, and not %q", got)
+	}
+}

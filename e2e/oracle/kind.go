@@ -79,6 +79,8 @@ type Act struct {
 	Generation int64
 	// What was done, as "taint example.com/broken:NoExecute".
 	What string
+	// Observing: it only has something counted, which a policy in mode Observe does, too.
+	Observing bool
 }
 
 // World is what else was so at a change.

@@ -96,8 +96,9 @@ type Oracle struct {
 	running sync.WaitGroup
 
 	mu      sync.Mutex
-	freezes []freeze // needs mu
-	cuts    []freeze // needs mu; inputs are namespaces
+	freezes []freeze        // needs mu
+	cuts    []freeze        // needs mu; inputs are namespaces
+	given   map[string]bool // needs mu; lines that News gave
 }
 
 // freeze is a time in which an input of the manager told nothing new, or in which nodes were cut off.
@@ -116,7 +117,7 @@ func Attach(ctx context.Context, c *cluster.Cluster, o Options) (*Oracle, error)
 	}
 	// Detached from ctx: that bounds the start, Stop ends what runs.
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	oracle := &Oracle{options: o, history: newHistory(o), metadata: clients.metadata, client: clients.core, cancel: cancel}
+	oracle := &Oracle{options: o, history: newHistory(o), metadata: clients.metadata, client: clients.core, cancel: cancel, given: map[string]bool{}}
 	tail, err := newTail(c.AuditLog, oracle.history)
 	if err != nil {
 		cancel()
@@ -202,6 +203,21 @@ func (o *Oracle) Check(ctx context.Context) []Violation {
 	freezes, cuts := slices.Clone(o.freezes), slices.Clone(o.cuts)
 	o.mu.Unlock()
 	return judge(o.history.events(until), o.options, freezes, cuts, now)
+}
+
+// News are the lines of what Check gives, but for those that an earlier News gave: another spec has failed with these.
+func (o *Oracle) News(ctx context.Context) []string { return o.fresh(o.Check(ctx)) }
+
+func (o *Oracle) fresh(all []Violation) (lines []string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, v := range all {
+		if line := v.String(); !o.given[line] {
+			o.given[line] = true
+			lines = append(lines, line)
+		}
+	}
+	return lines
 }
 
 // catchUp waits until the watches and the audit log have told everything up to now, and gives the version up to which

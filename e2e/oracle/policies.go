@@ -122,7 +122,7 @@ func (j *judging) unfounded(act Act, at time.Time) string {
 	if !spec.Until.IsZero() && at.Sub(spec.Until) > j.options.Lag {
 		return fmt.Sprintf("generation %d of %s was replaced %s before", act.Generation, p.Name, at.Sub(spec.Until))
 	}
-	if mode, _, _ := unstructured.NestedString(spec.Object.Object, "spec", "mode"); mode == "Observe" {
+	if mode, _, _ := unstructured.NestedString(spec.Object.Object, "spec", "mode"); mode == "Observe" && !act.Observing {
 		return p.Name + " only observes"
 	}
 	if by := j.world.paused(at, j.options.Lag); by != "" {

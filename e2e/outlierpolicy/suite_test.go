@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -17,6 +18,7 @@ import (
 	"github.com/resourcestack/autohealer/e2e/envoy"
 	"github.com/resourcestack/autohealer/e2e/harness"
 	"github.com/resourcestack/autohealer/e2e/harness/suite"
+	"github.com/resourcestack/autohealer/e2e/oracle"
 )
 
 func TestOutlierPolicies(t *testing.T) {
@@ -41,7 +43,14 @@ var (
 	clientCA string
 	// hostIP is an address that EndpointSlices may have: they take none of loopback.
 	hostIP string
+
+	watching *oracle.Oracle
 )
+
+// Whatever a spec asserts, no Envoy may have been told anything against the invariants while it ran.
+var _ = AfterEach(func(ctx SpecContext) {
+	Expect(watching.News(ctx)).To(BeEmpty(), "the oracle saw invariants broken")
+}, NodeTimeout(time.Minute))
 
 var _ = suite.OfFailures(func() *harness.Harness { return h })
 
@@ -58,6 +67,9 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(h.Stop()).To(Succeed()) })
+	watching, err = oracle.Attach(ctx, h.Cluster, oracle.Options{Kinds: []oracle.Kind{oracle.OutlierPolicies{}}, Guardrails: true})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(watching.Stop)
 	Expect(h.StartManager(ctx)).To(Succeed())
 })
 

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
+	"time"
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	. "github.com/onsi/ginkgo/v2"
@@ -17,6 +19,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -106,7 +110,25 @@ func proxyTo(ctx context.Context, identity string, signer *envoy.Authority, args
 	GinkgoHelper()
 	dir := GinkgoT().TempDir()
 	signer.Write(dir, identity, servers(ctx))
-	return envoy.Start(GinkgoTB(), envoy.Options{Bootstrap: append(bootstrap(dir), args...), Change: impatient, Listeners: listeners})
+	return judged(envoy.Start(GinkgoTB(), envoy.Options{Bootstrap: append(bootstrap(dir), args...), Change: impatient, Listeners: listeners}))
+}
+
+// judged has the oracle judge with what an Envoy runs, until the spec ends.
+func judged(e *envoy.Envoy) *envoy.Envoy {
+	GinkgoHelper()
+	name := string(uuid.NewUUID())
+	ctx, cancel := context.WithCancel(context.Background())
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		defer GinkgoRecover()
+		wait.UntilWithContext(ctx, func(context.Context) {
+			dump, _ := e.Running() // none once it has ended
+			Expect(watching.Runs(name, dump)).To(Succeed())
+		}, 200*time.Millisecond)
+		Expect(watching.Runs(name, nil)).To(Succeed())
+	})
+	DeferCleanup(func() { cancel(); looking.Wait() })
+	return e
 }
 
 // bootstrap has the certificates in a directory, which Envoy follows.
@@ -122,12 +144,12 @@ func proxyChanged(ctx context.Context, listener envoy.Listener, changes ...func(
 	GinkgoHelper()
 	dir := GinkgoT().TempDir()
 	clients.Write(dir, edge, servers(ctx))
-	return envoy.Start(GinkgoTB(), envoy.Options{Bootstrap: bootstrap(dir), Listeners: []envoy.Listener{listener}, Change: func(b *bootstrapv3.Bootstrap) {
+	return judged(envoy.Start(GinkgoTB(), envoy.Options{Bootstrap: bootstrap(dir), Listeners: []envoy.Listener{listener}, Change: func(b *bootstrapv3.Bootstrap) {
 		impatient(b)
 		for _, change := range changes {
 			change(b)
 		}
-	}})
+	}}))
 }
 
 // updates is how often an Envoy was given clusters. That it is connected says less: it takes itself for that as soon as it asks,

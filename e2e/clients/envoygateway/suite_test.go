@@ -16,6 +16,7 @@ import (
 	"github.com/resourcestack/autohealer/e2e/envoy"
 	"github.com/resourcestack/autohealer/e2e/harness"
 	"github.com/resourcestack/autohealer/e2e/harness/suite"
+	"github.com/resourcestack/autohealer/e2e/oracle"
 )
 
 // hostIP is the backends' address: EndpointSlices take none of loopback.
@@ -24,7 +25,14 @@ const hostIP = "192.0.2.1"
 var (
 	h *harness.Harness
 	g *gateway
+
+	watching *oracle.Oracle
 )
+
+// Whatever a spec asserts, no Gateway may have been patched against the invariants while it ran.
+var _ = AfterEach(func(ctx SpecContext) {
+	Expect(watching.News(ctx)).To(BeEmpty(), "the oracle saw invariants broken")
+}, NodeTimeout(time.Minute))
 
 // Envoy Gateway listens at fixed ports of all addresses, and so do the Envoys that it configures.
 func TestEnvoyGateway(t *testing.T) {
@@ -54,5 +62,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(func() { Expect(h.Stop()).To(Succeed()) })
 	Expect(h.StartManager(ctx)).To(Succeed()) // first: specs that restart it have the other order
 	g = install(ctx)
+	watching, err = oracle.Attach(ctx, h.Cluster, oracle.Options{Kinds: []oracle.Kind{oracle.OutlierPolicies{Gateways: true}}, Guardrails: true})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(watching.Stop)
 	g.start(ctx, patches)
 }, NodeTimeout(5*time.Minute))
