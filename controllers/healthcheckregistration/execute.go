@@ -58,10 +58,10 @@ func (l *evaluation) execute(ctx context.Context, layout health.Layout, p plan) 
 		attempts: policy.Attempts{Failed: map[policy.Ref]error{}}, outcome: outcome{refusedTypes: map[string]bool{}, notDone: map[string]bool{}},
 	}
 	a.attempts.Complete, a.outcome.stoppedBy = a.steps(ctx)
-	l.r.Errors.RecordAttempts(target, a.attempts)
 	if a.attempts.Complete {
 		a.outcome.stoppedBy = a.releaseClaims(ctx)
 	}
+	l.r.Errors.RecordAttempts(target, a.attempts)
 	return a.outcome
 }
 
@@ -125,6 +125,7 @@ func (a *execution) releaseClaims(ctx context.Context) error {
 			a.object = after
 		case refused(err):
 			a.outcome.refused = append(a.outcome.refused, err)
+			a.undoFailed(err)
 		default:
 			return err
 		}
@@ -179,6 +180,18 @@ func (a *execution) failed(deciders []activeRegistration, step health.Step, err 
 	a.r.Layouts.Invalidate(a.object.GroupVersionKind())
 	for _, policy := range policiesOf(deciders) {
 		a.attempts.Failed[policy] = err
+	}
+	if step.Remove {
+		a.undoFailed(err)
+	}
+}
+
+// undoFailed takes in for registrations that are being deleted why something stays on the target: they wait for it, whosever it is.
+func (a *execution) undoFailed(err error) {
+	for i := range a.registrations {
+		if d := &a.registrations[i]; d.State == lifecycle.Deleted {
+			a.attempts.Failed[policy.Ref{UID: d.stored.UID, NamespacedName: types.NamespacedName{Name: d.stored.Object.Name}}] = err
+		}
 	}
 }
 

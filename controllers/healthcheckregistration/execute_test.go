@@ -25,6 +25,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/checking"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/health"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
 	"github.com/resourcestack/autohealer/internal/policy"
 )
@@ -206,6 +207,31 @@ func TestAPlanIsMadeAnewWhereItsEarlierWritesFindAnotherCondition(t *testing.T) 
 	is := l.execute(t.Context(), health.Layout{Shape: health.Gardener}, p)
 	if got, want := stored(t, api, l.object), "[Bad False Good Unknown Old True] [Bad Gone Good Old]"; got != want || !errors.Is(is.stoppedBy, actuate.ErrStale) {
 		t.Errorf("the target has %s, not %s; it gave %+v", got, want, is)
+	}
+}
+
+func TestADeletedRegistrationTellsWhatMayNotBeTakenOffATarget(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: worker.Group, Resource: "workers"}, "w", errors.New("no"))
+	for name, c := range map[string]struct {
+		refuses interceptor.Funcs
+		steps   int
+	}{
+		"a condition": {interceptor.Funcs{SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+			return forbidden
+		}}, 1},
+		"a claim": {interceptor.Funcs{Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			return forbidden
+		}}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, p := turning(t, interceptor.NewClient(storing(claimed("Bad", "Good", "Old"), nil, nil), c.refuses))
+			l.registrations[0].State = lifecycle.Deleted
+			p.Steps = p.Steps[len(p.Steps)-c.steps:]
+			l.execute(t.Context(), health.Layout{Shape: health.Gardener}, p)
+			if deleted, other := l.r.Errors.Get("bad"), l.r.Errors.Get("good"); !deleted.Forbidden() || other != nil {
+				t.Errorf("trouble is %+v of the one that is deleted, %+v of the other", deleted, other)
+			}
+		})
 	}
 }
 
