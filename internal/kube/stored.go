@@ -200,7 +200,7 @@ func (s *Stored) verify(ctx context.Context) error {
 func (s *Stored) check(ctx context.Context, r RuleKind, seen *storedState) error {
 	inForce := r.All.InForce()
 	if inForce == nil {
-		return fmt.Errorf("not every %s has been read yet, and nothing is done before", r.Kind.Kind)
+		return fmt.Errorf("every %s must be known before anything is done", r.Kind.Kind)
 	}
 	if r.AdditiveOnly && len(inForce) == 0 {
 		return nil
