@@ -100,6 +100,10 @@ var brokenPatches = []shopCase{
 		s.open()
 		s.detectedBy("nobody", 1, 3)
 	}},
+	{name: "recorded anew for a policy that never was", broken: []Invariant{Validated}, text: "there is no policy", do: func(s shop) {
+		s.detectedBy(s.open(), 1, 3)
+		s.detectedBy("nobody", 1, 3)
+	}},
 	{name: "for a generation that never was", broken: []Invariant{Validated}, text: "never had generation 2", do: func(s shop) {
 		s.detectedBy(s.open(), 2, 3)
 	}},
