@@ -47,7 +47,7 @@ type TargetReconciler struct {
 
 // Reconcile reconciles one target.
 func (r *TargetReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.Observer.Facts.Timings.TargetLook())
+	ctx, cancel := context.WithTimeout(ctx, r.Observer.Facts.Timings.TargetTimeout())
 	defer cancel()
 	key := request.NamespacedName
 	target, ok := r.Observer.targets.get(key)

@@ -50,7 +50,7 @@ func (m *CertManager) IssuedSecret() string { return m.options.SecretName + "-is
 func (m *CertManager) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	issued, problem := m.issued(ctx)
 	m.fail(ctx, problem)
-	result, err := m.keep(ctx, func(state, circumstances) (*offer, error) { return issued, nil })
+	result, err := m.keep(ctx, func(state, decisionInput) (*offer, error) { return issued, nil })
 	if problem != nil {
 		result.RequeueAfter = min(result.RequeueAfter, retryIssue)
 	}

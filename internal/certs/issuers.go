@@ -199,7 +199,7 @@ func (s *SelfSigned) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 }
 
 // sign makes what should be served in place of what is; nil when that will do. The CA to come signs once it may be served.
-func (s *SelfSigned) sign(is state, c circumstances) (*offer, error) {
+func (s *SelfSigned) sign(is state, c decisionInput) (*offer, error) {
 	ca, hosts := is.ca, s.options.Hosts
 	over := is.over(c.now)
 	switch {

@@ -94,8 +94,8 @@ type turn struct {
 	waits bool
 }
 
-// circumstances are what a provider decides on.
-type circumstances struct {
+// decisionInput is what a provider decides on.
+type decisionInput struct {
 	now time.Time
 	// settled says that the CAs in the record have been published long enough for every API server to know them.
 	settled bool
@@ -138,7 +138,7 @@ func (k *keeper) Ready(*http.Request) error {
 //
 // What is published is read before the record and written at the resourceVersion read: had another replica published a newer
 // record in between, that conflicts. So a replica that lags never takes back a CA.
-func (k *keeper) keep(ctx context.Context, offered func(is state, c circumstances) (*offer, error)) (reconcile.Result, error) {
+func (k *keeper) keep(ctx context.Context, offered func(is state, c decisionInput) (*offer, error)) (reconcile.Result, error) {
 	now := k.options.Clock.Now()
 	config, err := k.readConfiguration(ctx, now)
 	if err != nil {
@@ -154,7 +154,7 @@ func (k *keeper) keep(ctx context.Context, offered func(is state, c circumstance
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	c := circumstances{now: now, others: len(k.part.others(secret.Data)) > 0}
+	c := decisionInput{now: now, others: len(k.part.others(secret.Data)) > 0}
 	if c.settled, err = k.settled(config, secret.Data, now); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -172,11 +172,11 @@ func (k *keeper) keep(ctx context.Context, offered func(is state, c circumstance
 	if err := k.publish(ctx, config, handed, secret.Data, c); err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: k.lookAgain(t, now)}, nil
+	return reconcile.Result{RequeueAfter: k.requeueAfter(t, now)}, nil
 }
 
 // turn takes the one step that is due. What can't be read in the part is as nothing.
-func (k *keeper) turn(data map[string][]byte, c circumstances, offered func(is state, c circumstances) (*offer, error)) (turn, error) {
+func (k *keeper) turn(data map[string][]byte, c decisionInput, offered func(is state, c decisionInput) (*offer, error)) (turn, error) {
 	current, unreadable := k.part.decode(data)
 	current, dropped := current.withoutExpired(c.now)
 	candidate, err := offered(current, c)
@@ -299,9 +299,9 @@ func (k *keeper) fail(ctx context.Context, problem error) {
 	}
 }
 
-// lookAgain comes well before anything is due: changes by others arrive as events, and what is due only by time is due
+// requeueAfter comes well before anything is due: changes by others arrive as events, and what is due only by time is due
 // for a third of its life.
-func (k *keeper) lookAgain(t turn, now time.Time) time.Duration {
+func (k *keeper) requeueAfter(t turn, now time.Time) time.Duration {
 	after := min(k.options.LeafLife/10, time.Hour)
 	if t.waits || k.late {
 		after = min(after, k.untilSettled(now))

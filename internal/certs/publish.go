@@ -22,7 +22,7 @@ import (
 const bundleKey = cmmeta.TLSCAKey
 
 // publish brings the record's CAs into the configuration, if there is one, or to the cainjector, and notes when that has been achieved.
-func (k *keeper) publish(ctx context.Context, config *admissionregistrationv1.ValidatingWebhookConfiguration, handed *corev1.Secret, data map[string][]byte, c circumstances) error {
+func (k *keeper) publish(ctx context.Context, config *admissionregistrationv1.ValidatingWebhookConfiguration, handed *corev1.Secret, data map[string][]byte, c decisionInput) error {
 	if config == nil {
 		return nil
 	}
@@ -70,7 +70,7 @@ func (k *keeper) hand(ctx context.Context, secret *corev1.Secret, text []byte) e
 
 // isLate says whether API servers may not know the CA of what is served yet while they know others. A replica that was
 // ready once isn't late any more, and settled CAs are known.
-func (k *keeper) isLate(config *admissionregistrationv1.ValidatingWebhookConfiguration, own []*x509.Certificate, c circumstances) bool {
+func (k *keeper) isLate(config *admissionregistrationv1.ValidatingWebhookConfiguration, own []*x509.Certificate, c decisionInput) bool {
 	if k.everPublished.Load() || c.settled {
 		return false
 	}

@@ -60,7 +60,7 @@ func TestACertificateNeverOutlivesItsCA(t *testing.T) {
 	g.Expect(issued.leaf.notAfter()).To(Equal(began.Add(30 * day)))
 
 	s := NewSelfSigned(Options{CALife: 30 * day, LeafLife: 90 * day, Hosts: []string{"a.example.org"}})
-	further, err := s.sign(state{ca: ca, leaf: issued.leaf, next: ca}, circumstances{now: began.Add(29 * day)})
+	further, err := s.sign(state{ca: ca, leaf: issued.leaf, next: ca}, decisionInput{now: began.Add(29 * day)})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(further).To(BeNil(), "a renewal that gains nothing would be repeated for ever")
 }

@@ -42,16 +42,16 @@ func (s state) trusted() []*x509.Certificate {
 // once that is settled, that is, once every API server must have seen it. Whatever the CA, an offer that is younger than
 // settle waits while something else is served, by this replica or by another: to an API server whose clock is behind, it isn't
 // valid yet. What we sign ourselves is dated back instead.
-func (s state) advance(offered *offer, c circumstances, settle time.Duration) (state, string) {
+func (s state) advance(offered *offer, c decisionInput, settle time.Duration) (state, string) {
 	if offered == nil {
 		return s, ""
 	}
 	if s.serves(offered.leaf) {
 		return s.withoutGivenUp(offered.ca)
 	}
-	trusted, elsewhere := containsAll(s.trusted(), offered.ca.certs), s.usable(c.now) || c.others
+	trusted, otherUsable := containsAll(s.trusted(), offered.ca.certs), s.usable(c.now) || c.others
 	switch {
-	case !elsewhere:
+	case !otherUsable:
 		return s.take(offered, c.now), "took the first serving certificate"
 	case !trusted && !offered.ca.same(s.next):
 		s.next = offered.ca

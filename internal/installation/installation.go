@@ -76,7 +76,7 @@ type finding struct {
 // Without the configuration there is no mark and nothing to mark: people delete it to get by without a webhook, and undo must go on.
 func (m *Marker) Ours(ctx context.Context) error {
 	doubts := m.doubts.Load()
-	err := m.look(ctx)
+	err := m.check(ctx)
 	m.last.Store(&finding{err, doubts})
 	conflict.Set(0)
 	_, others := errors.AsType[*Other](err)
@@ -102,7 +102,7 @@ func (m *Marker) Undoubted() bool {
 	return m.watched.Load() && last != nil && last.err == nil && last.doubts == m.doubts.Load()
 }
 
-func (m *Marker) look(ctx context.Context) error {
+func (m *Marker) check(ctx context.Context) error {
 	var own corev1.Namespace
 	if err := m.Client.Get(ctx, client.ObjectKey{Name: m.Namespace}, &own); err != nil {
 		return fmt.Errorf("read Autohealer's namespace: %w", err)
@@ -168,13 +168,13 @@ func (m *Marker) Ready(*http.Request) error {
 	return nil
 }
 
-// lookEvery is how soon a change of the mark is noticed where nobody asks.
-const lookEvery = 5 * time.Second
+// checkInterval is how soon a change of the mark is noticed where nobody asks.
+const checkInterval = 5 * time.Second
 
 // Await returns when the cluster is this installation's: for a manager that acts without being elected.
 func (m *Marker) Await(ctx context.Context) error {
 	said := ""
-	return wait.PollUntilContextCancel(ctx, lookEvery, true, func(ctx context.Context) (bool, error) {
+	return wait.PollUntilContextCancel(ctx, checkInterval, true, func(ctx context.Context) (bool, error) {
 		err := m.Ours(ctx)
 		if err != nil && err.Error() != said {
 			said = err.Error()
@@ -225,7 +225,7 @@ func (w Watcher) watch(ctx context.Context) error {
 // installation is gone, and, where no election asks for who acts, whether a watch has died.
 func (w Watcher) follow(ctx context.Context) error {
 	var lost error
-	_ = wait.PollUntilContextCancel(ctx, lookEvery, true, func(ctx context.Context) (bool, error) { // it fails when ctx ends, which is no failure
+	_ = wait.PollUntilContextCancel(ctx, checkInterval, true, func(ctx context.Context) (bool, error) { // it fails when ctx ends, which is no failure
 		if w.Elected && w.Undoubted() {
 			return false, nil
 		}

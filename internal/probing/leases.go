@@ -67,7 +67,7 @@ func (c *client) nodeLeases(ctx context.Context, clock clock.PassiveClock, withi
 		return nil, err
 	}
 	found := &leaseList{nodes: renewed, serverTime: l.serverDate, readAt: l.answeredAt}
-	if terms.LooksExpired(renewed, l.serverDate) {
+	if terms.AppearExpired(renewed, l.serverDate) {
 		l.markFaulty(ctx, (within-clock.Since(began))/2, renewed)
 	}
 	return found, nil

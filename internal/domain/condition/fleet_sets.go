@@ -110,20 +110,20 @@ func (f *Fleet) SetPolicy(p Policy, at timing.Moment) (affected []string) {
 	}
 	was := f.policy
 	f.policy = p
-	look := sets.New[string]()
+	affected := sets.New[string]()
 	if !p.Types.Equal(was.Types) {
-		f.applyTypes(look)
+		f.applyTypes(affected)
 	}
 	if p.Limits != was.Limits {
 		for _, s := range f.sets {
 			f.evaluateBreaker(s, at)
 		}
-		look.Insert(f.queueHeads()...)
+		affected.Insert(f.queueHeads()...)
 	}
 	if p.Precedence != was.Precedence || p.Paused != was.Paused || p.Frozen != was.Frozen {
-		f.addAllAffected(look)
+		f.addAllAffected(affected)
 	}
-	return sets.List(look)
+	return sets.List(affected)
 }
 
 // addAllAffected adds the nodes that some set has to do with, and those with a record of sets that nobody knows.

@@ -82,9 +82,9 @@ func (x *Index[T]) ClusterScoped(kind schema.GroupVersionKind) {
 			x.watchers[to] = append(x.watchers[to], followers...)
 		}
 	}
-	for _, sights := range x.refs {
-		for i := range sights {
-			sights[i].location = x.locate(sights[i].location)
+	for _, watched := range x.refs {
+		for i := range watched {
+			watched[i].location = x.locate(watched[i].location)
 		}
 	}
 }
@@ -109,19 +109,19 @@ func (x *Index[T]) Resolve(ref Ref) Ref {
 
 // SetRefs replaces what somebody looks at.
 func (x *Index[T]) SetRefs(who T, refs []Ref) {
-	sights := make([]watchedRef, len(refs))
+	watched := make([]watchedRef, len(refs))
 	for i, ref := range refs {
-		sights[i].location = locationOf(ref.Kind, ref.Key())
+		watched[i].location = locationOf(ref.Kind, ref.Key())
 		if ref.Name == "" {
-			sights[i].selector = ref.Selector
+			watched[i].selector = ref.Selector
 		}
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for i := range sights {
-		sights[i].location = x.locate(sights[i].location)
+	for i := range watched {
+		watched[i].location = x.locate(watched[i].location)
 	}
-	if slices.EqualFunc(sights, x.refs[who], watchedRef.same) {
+	if slices.EqualFunc(watched, x.refs[who], watchedRef.same) {
 		return
 	}
 	for _, s := range x.refs[who] {
@@ -136,10 +136,10 @@ func (x *Index[T]) SetRefs(who T, refs []Ref) {
 	if x.refs == nil {
 		x.refs, x.watchers = map[T][]watchedRef{}, map[location][]watcher[T]{}
 	}
-	for _, s := range sights {
+	for _, s := range watched {
 		x.watchers[s.location] = append(x.watchers[s.location], watcher[T]{who, s.selector})
 	}
-	x.refs[who] = sights
+	x.refs[who] = watched
 }
 
 // Affected are those who look at an object that has these labels, or had them.

@@ -75,7 +75,7 @@ type lateLease struct {
 type LeaseTracker map[uint64]lateLease
 
 // maxTracked bounds a tracker, which any server that is probed fills as it likes: Kubernetes is made for 5,000 nodes. Leases that
-// are late and find no room stay unproven, and so scale nothing down.
+// are late and find no room there stay unproven, and so scale nothing down.
 const maxTracked = 5_000
 
 // hashSeed makes hashes that no server can foresee.
@@ -84,7 +84,7 @@ var hashSeed = maphash.MakeSeed()
 // Evaluate judges all leases of a cluster. Now is its API server's clock, seen the same moment by ours as at.
 func (b LeaseTracker) Evaluate(t LeaseSettings, leases []NodeLease, now, at time.Time) (LeaseTracker, LeaseResult) {
 	var j LeaseResult
-	book := LeaseTracker{}
+	tracker := LeaseTracker{}
 	for _, l := range leases {
 		if l.Renewed.IsZero() {
 			continue
@@ -97,24 +97,24 @@ func (b LeaseTracker) Evaluate(t LeaseSettings, leases []NodeLease, now, at time
 		if age < t.lateAfter() {
 			continue
 		}
-		seen, room := b.observe(l, at), len(book) < maxTracked
-		if room {
-			book[maphash.String(hashSeed, l.Node)] = seen
+		seen, hasCapacity := b.observe(l, at), len(tracker) < maxTracked
+		if hasCapacity {
+			tracker[maphash.String(hashSeed, l.Node)] = seen
 		}
 		if age >= t.ExpiresAfter() {
-			j.add(t, l, seen, room, age, at)
+			j.add(t, l, seen, hasCapacity, age, at)
 		}
 	}
 	j.Candidates -= j.Faulty + j.TooOld
 	j.Outcome = t.outcome(j)
-	return book, j
+	return tracker, j
 }
 
-// add takes in a lease that looks expired, which the tracker has room for or not.
-func (j *LeaseResult) add(t LeaseSettings, l NodeLease, seen lateLease, room bool, age time.Duration, at time.Time) {
+// add takes in a lease that looks expired, which the tracker has capacity for or not.
+func (j *LeaseResult) add(t LeaseSettings, l NodeLease, seen lateLease, hasCapacity bool, age time.Duration, at time.Time) {
 	still := at.Sub(seen.since)
 	switch {
-	case room && seen.moved && still < t.ExpiresAfter():
+	case hasCapacity && seen.moved && still < t.ExpiresAfter():
 		j.Skewed++
 		return
 	case age >= t.MaxProtection:
@@ -123,7 +123,7 @@ func (j *LeaseResult) add(t LeaseSettings, l NodeLease, seen lateLease, room boo
 	case l.Faulty:
 		j.Faulty++
 		return
-	case !room || still < t.minUnchanged():
+	case !hasCapacity || still < t.minUnchanged():
 		j.Unproven++
 	default:
 		j.Expired++
@@ -133,9 +133,9 @@ func (j *LeaseResult) add(t LeaseSettings, l NodeLease, seen lateLease, room boo
 	}
 }
 
-// LooksExpired says whether so many leases look expired that it matters why, however long ago they stopped: for how long that counts isn't
+// AppearExpired says whether so many leases look expired that it matters why, however long ago they stopped: for how long that counts isn't
 // known here.
-func (t LeaseSettings) LooksExpired(leases []NodeLease, now time.Time) bool {
+func (t LeaseSettings) AppearExpired(leases []NodeLease, now time.Time) bool {
 	t.MaxProtection = math.MaxInt64
 	_, j := LeaseTracker{}.Evaluate(t, leases, now, now)
 	return j.Outcome.Class == LeasesUnproven

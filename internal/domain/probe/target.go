@@ -224,9 +224,9 @@ func (t *Target) NothingToDo(in *Scaling) bool {
 
 // hasScaledDown says whether something of the target counts as scaled down. What may not be seen must not use up the others' places.
 func (t *Target) hasScaledDown(objects map[Ref]Object) *bool {
-	owes := len(t.Removed) > 0
+	pending := len(t.Removed) > 0
 	for o := range maps.Values(objects) {
-		owes = owes || o.MayNeedRestore(t.Config) && (!o.Unseen || !o.Denied)
+		pending = pending || o.MayNeedRestore(t.Config) && (!o.Unseen || !o.Denied)
 	}
-	return &owes
+	return &pending
 }

@@ -37,10 +37,10 @@ func (t Timings) QuietWatch() time.Duration { return t.of(20 * time.Second) }
 // from a restore under way.
 func (t Timings) Orphan() time.Duration { return t.of(time.Minute) }
 
-// TargetLook bounds one look at a ProbeConfig's target, whatever it waits for: the manager's requests end by themselves, but later,
+// TargetTimeout bounds one look at a ProbeConfig's target, whatever it waits for: the manager's requests end by themselves, but later,
 // and one after the other. A look waits for nothing but answers; what is cut short goes on with the next, by what is stored. Others'
 // admission webhooks may take 30 s over a write, and one so slow must come about all the same.
-func (t Timings) TargetLook() time.Duration { return t.of(40 * time.Second) }
+func (t Timings) TargetTimeout() time.Duration { return t.of(40 * time.Second) }
 
 // Request bounds one request of the manager. An API server gives up a request itself after a minute, so that none is cut short which
 // it would still answer.

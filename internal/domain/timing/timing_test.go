@@ -16,7 +16,7 @@ func TestTheZeroValueIsProductions(t *testing.T) {
 		"scale-up pace":  {Timings.ScaleUpWindow, time.Minute},
 		"quiet watch":    {Timings.QuietWatch, 20 * time.Second},
 		"orphan":         {Timings.Orphan, time.Minute},
-		"look at target": {Timings.TargetLook, 40 * time.Second},
+		"look at target": {Timings.TargetTimeout, 40 * time.Second},
 		"request":        {Timings.Request, 70 * time.Second},
 	} {
 		if got := test.of(production); got != test.want {

@@ -162,7 +162,7 @@ func (c claims) remove(cs *configState) {
 // on are the claims on a pod.
 func (c claims) on(p *Pod) iter.Seq[claim] {
 	return func(yield func(claim) bool) {
-		look := func(l label) bool {
+		visit := func(l label) bool {
 			for _, cl := range c[l] {
 				if cl.selector.Matches(labels.Set(p.Labels)) && !yield(cl) {
 					return false
@@ -170,11 +170,11 @@ func (c claims) on(p *Pod) iter.Seq[claim] {
 			}
 			return true
 		}
-		if len(c) == 0 || !look(label{}) {
+		if len(c) == 0 || !visit(label{}) {
 			return
 		}
 		for key, value := range p.Labels {
-			if !look(label{key, value}) || !look(label{key, anyValue}) {
+			if !visit(label{key, value}) || !visit(label{key, anyValue}) {
 				return
 			}
 		}

@@ -81,17 +81,17 @@ func (s *Survey) Forecast(ctx context.Context, hcr *v1alpha1.HealthCheckRegistra
 	if reg.Kind.Group == "" { // core kinds take none, which the rules over the object say
 		return forecast, nil
 	}
-	l := &look{Survey: s, reg: reg, forecast: &forecast, open: breakerOf(hcr, stored), state: lifecycle.Active, now: now}
+	q := &query{Survey: s, reg: reg, forecast: &forecast, open: breakerOf(hcr, stored), state: lifecycle.Active, now: now}
 	if s.State != nil {
-		l.state, l.why = s.State(hcr)
+		q.state, q.why = s.State(hcr)
 	}
-	if err := l.kinds(ctx); err != nil {
+	if err := q.kinds(ctx); err != nil {
 		return forecast, notKnown(err)
 	}
-	if err := l.targets(ctx, others); err != nil {
+	if err := q.targets(ctx, others); err != nil {
 		return forecast, notKnown(err)
 	}
-	types, err := l.Objects.Types(ctx, reg.TypedKinds())
+	types, err := q.Objects.Types(ctx, reg.TypedKinds())
 	if err != nil {
 		forecast.Items.Untyped = notKnown(err)
 	}
@@ -101,8 +101,8 @@ func (s *Survey) Forecast(ctx context.Context, hcr *v1alpha1.HealthCheckRegistra
 
 func notKnown(err error) error { return fmt.Errorf("%w: %w", guard.ErrNotKnown, err) }
 
-// look is one survey for one registration.
-type look struct {
+// query is one survey for one registration.
+type query struct {
 	*Survey
 	reg      *registration.Registration
 	forecast *registration.Forecast
@@ -118,72 +118,72 @@ type look struct {
 }
 
 // kinds tells of those that aren't served or can't be read, and how targets keep conditions.
-func (l *look) kinds(ctx context.Context) error {
-	for _, kind := range l.reg.Kinds() {
-		switch served, err := l.Objects.Served(ctx, kind); {
+func (q *query) kinds(ctx context.Context) error {
+	for _, kind := range q.reg.Kinds() {
+		switch served, err := q.Objects.Served(ctx, kind); {
 		case err != nil:
 			return err
 		case !served:
-			l.forecast.UnknownKinds = append(l.forecast.UnknownKinds, kind.Kind+" of "+kind.GroupVersion().String())
+			q.forecast.UnknownKinds = append(q.forecast.UnknownKinds, kind.Kind+" of "+kind.GroupVersion().String())
 		}
-		if kind == l.reg.Kind && len(l.forecast.UnknownKinds) > 0 {
+		if kind == q.reg.Kind && len(q.forecast.UnknownKinds) > 0 {
 			return nil // it comes first, and nothing is there to look at
 		}
 	}
-	l.served = true
-	layout, err := l.Objects.Layout(ctx, l.reg.Kind)
+	q.served = true
+	layout, err := q.Objects.Layout(ctx, q.reg.Kind)
 	switch {
 	case apierrors.IsForbidden(err):
-		l.unreadable(err)
+		q.unreadable(err)
 	case err != nil:
 		return err
 	}
-	l.layout, l.forecast.Unwritable = layout, l.reg.Unwritable(layout)
+	q.layout, q.forecast.Unwritable = layout, q.reg.Unwritable(layout)
 	return nil
 }
 
 // unreadable takes in what Autohealer, or who asks, may not read.
-func (l *look) unreadable(err error) {
+func (q *query) unreadable(err error) {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Details != nil {
 		d := status.Status().Details
 		resource := schema.GroupResource{Group: d.Group, Resource: d.Kind}.String()
-		sample.Once(&l.forecast.UnreadableKinds, resource)
+		sample.Once(&q.forecast.UnreadableKinds, resource)
 	}
 }
 
 // targets looks at the targets among the first objects of the kind.
-func (l *look) targets(ctx context.Context, others []registration.ActiveRegistration) error {
-	if l.forecast.AllRead = true; !l.served {
+func (q *query) targets(ctx context.Context, others []registration.ActiveRegistration) error {
+	if q.forecast.AllRead = true; !q.served {
 		return nil
 	}
-	objects, more, err := l.Objects.Targets(ctx, l.reg.Kind, l.reg.Labels(), l.Read)
+	objects, more, err := q.Objects.Targets(ctx, q.reg.Kind, q.reg.Labels(), q.Read)
 	switch {
 	case apierrors.IsForbidden(err):
-		l.unreadable(err)
-		l.forecast.AllRead, l.forecast.Items.More = false, true
+		q.unreadable(err)
+		q.forecast.AllRead, q.forecast.Items.More = false, true
 		return nil
 	case err != nil:
-		return fmt.Errorf("list each %s: %w", l.reg.Kind.Kind, err)
+		return fmt.Errorf("list each %s: %w", q.reg.Kind.Kind, err)
 	}
-	selected, err := l.selected(ctx, objects, others)
+	selected, err := q.selected(ctx, objects, others)
 	if err != nil {
 		return err
 	}
 	count := len(selected)
-	if selected = selected[:min(count, l.Look)]; len(selected) > 0 {
-		l.ofTargets(ctx, selected)
+	if selected = selected[:min(count, q.Look)]; len(selected) > 0 {
+		q.ofTargets(ctx, selected)
 	}
-	l.forecast.Plan(selected, count, more, l.open, l.now)
+	q.forecast.Plan(selected, count, more, q.open, q.now)
 	for _, c := range selected {
-		l.notice(c.Finder.(*found))
+		q.notice(c.Finder.(*found))
 	}
-	l.statusless(selected)
+	q.statusless(selected)
 	return ctx.Err()
 }
 
 // selected are the circumstances of those objects that are targets.
-func (l *look) selected(ctx context.Context, objects []*unstructured.Unstructured, others []registration.ActiveRegistration) ([]registration.TargetInput, error) {
+func (q *query) selected(ctx context.Context, objects []*unstructured.Unstructured, others []registration.ActiveRegistration) ([]registration.TargetInput, error) {
 	namespaces := map[string]labels.Set{}
 	var all []registration.TargetInput
 	for _, object := range objects {
@@ -191,21 +191,21 @@ func (l *look) selected(ctx context.Context, objects []*unstructured.Unstructure
 			continue
 		}
 		name := object.GetNamespace()
-		if _, known := namespaces[name]; !known && name != "" && l.reg.ByNamespace(registrations(others)) {
-			of, err := l.Objects.Namespace(ctx, name)
+		if _, known := namespaces[name]; !known && name != "" && q.reg.ByNamespace(registrations(others)) {
+			of, err := q.Objects.Namespace(ctx, name)
 			if err != nil {
 				return nil, fmt.Errorf("read the labels of namespace %s: %w", name, err)
 			}
 			namespaces[name] = of
 		}
-		if !l.reg.Selects(object, namespaces[name]) {
+		if !q.reg.Selects(object, namespaces[name]) {
 			continue
 		}
 		c := registration.TargetInput{
-			Target: object, Registrations: []registration.ActiveRegistration{{Registration: l.reg, State: l.state, Reason: l.why}}, Layout: l.layout, Finder: &found{by: map[string]finding{}},
+			Target: object, Registrations: []registration.ActiveRegistration{{Registration: q.reg, State: q.state, Reason: q.why}}, Layout: q.layout, Finder: &found{by: map[string]finding{}},
 		}
 		for _, o := range others {
-			if o.Kind.GroupKind() == l.reg.Kind.GroupKind() && o.Selects(object, namespaces[name]) {
+			if o.Kind.GroupKind() == q.reg.Kind.GroupKind() && o.Selects(object, namespaces[name]) {
 				c.Registrations = append(c.Registrations, o)
 			}
 		}
@@ -215,13 +215,13 @@ func (l *look) selected(ctx context.Context, objects []*unstructured.Unstructure
 }
 
 // ofTargets reads what the checks of targets look at, of several side by side.
-func (l *look) ofTargets(ctx context.Context, selected []registration.TargetInput) {
+func (q *query) ofTargets(ctx context.Context, selected []registration.TargetInput) {
 	var reading sync.WaitGroup
 	turn := make(chan struct{}, atOnce)
 	for i := range selected {
 		turn <- struct{}{}
 		reading.Go(func() {
-			l.read(ctx, &selected[i])
+			q.read(ctx, &selected[i])
 			<-turn
 		})
 	}
@@ -229,11 +229,11 @@ func (l *look) ofTargets(ctx context.Context, selected []registration.TargetInpu
 }
 
 // read reads what the checks of one target look at.
-func (l *look) read(ctx context.Context, c *registration.TargetInput) {
+func (q *query) read(ctx context.Context, c *registration.TargetInput) {
 	there := c.Finder.(*found)
-	there.target, there.reg = c.Target, l.reg
+	there.target, there.reg = c.Target, q.reg
 	for _, r := range registrations(c.Registrations) {
-		if r.Kind != l.reg.Kind {
+		if r.Kind != q.reg.Kind {
 			continue // the object isn't read in that version
 		}
 		for _, check := range r.Checks {
@@ -244,15 +244,15 @@ func (l *look) read(ctx context.Context, c *registration.TargetInput) {
 			if _, known := there.by[keyOf(ref)]; known {
 				continue
 			}
-			objects, err := l.Objects.Find(ctx, ref)
+			objects, err := q.Objects.Find(ctx, ref)
 			if apierrors.IsForbidden(err) {
 				there.forbidden = append(there.forbidden, err)
 			}
-			there.by[keyOf(ref)] = finding{objects, err, l.Objects.Resolve(ref)}
+			there.by[keyOf(ref)] = finding{objects, err, q.Objects.Resolve(ref)}
 		}
 	}
-	if l.reg.Kubeconfig != nil {
-		there.unsafe, _ = l.Objects.Kubeconfig(ctx, c.Target.GetNamespace(), *l.reg.Kubeconfig) // one that can't be read is no finding
+	if q.reg.Kubeconfig != nil {
+		there.unsafe, _ = q.Objects.Kubeconfig(ctx, c.Target.GetNamespace(), *q.reg.Kubeconfig) // one that can't be read is no finding
 	}
 }
 
@@ -265,31 +265,31 @@ func registrations(deciders []registration.ActiveRegistration) []*registration.R
 }
 
 // notice takes in what was found of a target, for the rules.
-func (l *look) notice(there *found) {
+func (q *query) notice(there *found) {
 	name := there.target.GetName()
 	if namespace := there.target.GetNamespace(); namespace != "" {
 		name = namespace + "/" + name
 	}
 	for _, err := range there.forbidden {
-		l.unreadable(err)
+		q.unreadable(err)
 	}
-	if l.reg.IgnoresWorkerless(there.target) {
-		sample.Once(&l.forecast.Workerless, name)
+	if q.reg.IgnoresWorkerless(there.target) {
+		sample.Once(&q.forecast.Workerless, name)
 	}
 	if there.unsafe != "" {
-		sample.Once(&l.forecast.UnsafeKubeconfigs, fmt.Sprintf("%s/%s (%s)", there.target.GetNamespace(), l.reg.Kubeconfig.SecretName, there.unsafe))
+		sample.Once(&q.forecast.UnsafeKubeconfigs, fmt.Sprintf("%s/%s (%s)", there.target.GetNamespace(), q.reg.Kubeconfig.SecretName, there.unsafe))
 	}
 }
 
 // statusless tells of checks that judge by status what says nothing to it, in all that they look at.
-func (l *look) statusless(selected []registration.TargetInput) {
-	for _, check := range l.reg.Checks {
+func (q *query) statusless(selected []registration.TargetInput) {
+	for _, check := range q.reg.Checks {
 		var objects []*unstructured.Unstructured
 		for _, c := range selected {
 			objects = append(objects, c.Finder.(*found).of(check)...)
 		}
 		if what := check.Statusless(objects); what != "" {
-			l.forecast.StatuslessChecks = append(l.forecast.StatuslessChecks, what)
+			q.forecast.StatuslessChecks = append(q.forecast.StatuslessChecks, what)
 		}
 	}
 }

@@ -119,7 +119,7 @@ func (s *Survey) ForecastItems(ctx context.Context, pc *v1alpha1.ProbeConfig, li
 	if err != nil {
 		return probe.Forecast{UnreadableSpec: err.Error()}, nil //nolint:nilerr // the forecast says why, and nothing is looked at
 	}
-	seen, err := s.look(ctx, c)
+	seen, err := s.query(ctx, c)
 	if err != nil {
 		return probe.Forecast{}, fmt.Errorf("look at what the ProbeConfig names: %w", err)
 	}
@@ -127,8 +127,8 @@ func (s *Survey) ForecastItems(ctx context.Context, pc *v1alpha1.ProbeConfig, li
 	return probe.ForecastOf(c, limits, seen, ahead), nil
 }
 
-// look finds out all that a forecast is made of.
-func (s *Survey) look(ctx context.Context, c *probe.Config) (w probe.ClusterState, err error) {
+// query finds out all that a forecast is made of.
+func (s *Survey) query(ctx context.Context, c *probe.Config) (w probe.ClusterState, err error) {
 	w = probe.ClusterState{Namespaces: []string{c.Namespace}, Targets: map[string]probe.TargetFacts{}}
 	if c.Namespaces != nil {
 		if w.Namespaces, err = s.Cluster.Namespaces(ctx, c.Namespaces); err != nil {
