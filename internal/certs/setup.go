@@ -67,7 +67,7 @@ func (k *keeper) setup(mgr ctrl.Manager, r reconcile.Reconciler, further ...sour
 	builder := ctrl.NewControllerManagedBy(mgr).
 		Named("serving-certificate").
 		WithOptions(controller.Options{NeedLeaderElection: ptr.To(false), SkipNameValidation: ptr.To(true)}).
-		WatchesRawSource(source.Func(lookOnce)). // where neither object exists there is no event
+		WatchesRawSource(source.Func(enqueueOnce)). // where neither object exists there is no event
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(always)).
 		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, handler.EnqueueRequestsFromMapFunc(always))
 	for _, s := range further {
@@ -104,7 +104,7 @@ func watchWithoutWaiting(ctx context.Context, issued cache.Cache, queue queue) e
 // always the same request: there is one thing to keep.
 func always(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} }
 
-func lookOnce(_ context.Context, queue queue) error {
+func enqueueOnce(_ context.Context, queue queue) error {
 	queue.Add(reconcile.Request{})
 	return nil
 }

@@ -110,20 +110,20 @@ func (f *Fleet) SetPolicy(p Policy, at timing.Moment) (affected []string) {
 	}
 	was := f.policy
 	f.policy = p
-	affected := sets.New[string]()
+	nodes := sets.New[string]()
 	if !p.Types.Equal(was.Types) {
-		f.applyTypes(affected)
+		f.applyTypes(nodes)
 	}
 	if p.Limits != was.Limits {
 		for _, s := range f.sets {
 			f.evaluateBreaker(s, at)
 		}
-		affected.Insert(f.queueHeads()...)
+		nodes.Insert(f.queueHeads()...)
 	}
 	if p.Precedence != was.Precedence || p.Paused != was.Paused || p.Frozen != was.Frozen {
-		f.addAllAffected(affected)
+		f.addAllAffected(nodes)
 	}
-	return sets.List(affected)
+	return sets.List(nodes)
 }
 
 // addAllAffected adds the nodes that some set has to do with, and those with a record of sets that nobody knows.

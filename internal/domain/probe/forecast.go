@@ -120,18 +120,18 @@ type Forecast struct {
 
 // ForecastOf tells what a config would do if it were in force now, in place of a stored one of its name; with items where ahead
 // isn't nil.
-func ForecastOf(c *Config, limits limit.Limits, world ClusterState, ahead *Simulation) Forecast {
-	f := Forecast{Targets: len(world.Namespaces), Probed: world.Probed, ScaledDown: world.ScaledDown}
+func ForecastOf(c *Config, limits limit.Limits, cluster ClusterState, ahead *Simulation) Forecast {
+	f := Forecast{Targets: len(cluster.Namespaces), Probed: cluster.Probed, ScaledDown: cluster.ScaledDown}
 	f.Limit = limits.ScaledDownTargets(max(f.Probed, f.Targets))
-	for _, namespace := range world.Namespaces {
-		facts := world.Targets[namespace]
-		f.count(c, namespace, facts, world.Now)
+	for _, namespace := range cluster.Namespaces {
+		facts := cluster.Targets[namespace]
+		f.count(c, namespace, facts, cluster.Now)
 		if ahead != nil && len(facts.Dependents) == len(c.Dependents) {
 			f.Items.Targets = append(f.Items.Targets, ahead.target(c, namespace, facts.Dependents))
 		}
 	}
 	if ahead != nil {
-		f.Items.Restores = ahead.restores(c, world.Namespaces)
+		f.Items.Restores = ahead.restores(c, cluster.Namespaces)
 	}
 	return f
 }

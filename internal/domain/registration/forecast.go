@@ -217,12 +217,12 @@ func (f Forecast) NotKnown(field string) error {
 
 // Plan plans targets one after the other, with one breaker over all: targets is how many the registration has among the objects
 // that were read, and more says that there are others. Open is its breaker, nil while that is closed.
-func (f *Forecast) Plan(circumstances []TargetInput, targets int, more bool, open *limit.Opening, now time.Time) {
-	var flips health.Breaker
+func (f *Forecast) Plan(inputs []TargetInput, targets int, more bool, open *limit.Opening, now time.Time) {
+	var breaker health.Breaker
 	if open != nil {
-		flips.Restore(open)
+		breaker.Restore(open)
 	}
-	for _, c := range circumstances {
+	for _, c := range inputs {
 		name := types.NamespacedName{Namespace: c.Target.GetNamespace(), Name: c.Target.GetName()}.String()
 		c.AllowFalse = func(place int, conditionType string, doubted, counts bool) bool {
 			switch {
@@ -231,10 +231,10 @@ func (f *Forecast) Plan(circumstances []TargetInput, targets int, more bool, ope
 			case more && open == nil: // of how many targets too many are a share isn't known
 				return true
 			case !counts:
-				_, open := flips.Opening()
+				_, open := breaker.Opening()
 				return !open
 			}
-			return flips.AllowFalse(name, conditionType, doubted, targets, now)
+			return breaker.AllowFalse(name, conditionType, doubted, targets, now)
 		}
 		f.Items.Targets = append(f.Items.Targets, c.Forecast(now))
 	}
@@ -242,7 +242,7 @@ func (f *Forecast) Plan(circumstances []TargetInput, targets int, more bool, ope
 		return cmp.Or(cmp.Compare(slices.Index(worstFirst, a.Worst()), slices.Index(worstFirst, b.Worst())),
 			strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
-	f.Targets, f.Looked, f.Items.More, f.AllRead = targets, len(circumstances), more, !more
+	f.Targets, f.Looked, f.Items.More, f.AllRead = targets, len(inputs), more, !more
 	for i := range f.Items.Targets {
 		f.count(&f.Items.Targets[i])
 	}

@@ -48,8 +48,8 @@ type Survey struct {
 	Objects Objects
 	// Stored are the registrations that decide conditions already.
 	Stored func(ctx context.Context) ([]*v1alpha1.HealthCheckRegistration, error)
-	// Read bounds how many objects of the targets' kind are read, Look how many of them are looked at.
-	Read, Look int
+	// Read bounds how many objects of the targets' kind are read, Check how many of them are looked at.
+	Read, Check int
 	// Within bounds how long it may take; 0 doesn't.
 	Within time.Duration
 	// State says what a stored registration may do now, and why no more; nil takes all to be in force, as rules do.
@@ -171,7 +171,7 @@ func (q *query) targets(ctx context.Context, others []registration.ActiveRegistr
 		return err
 	}
 	count := len(selected)
-	if selected = selected[:min(count, q.Look)]; len(selected) > 0 {
+	if selected = selected[:min(count, q.Check)]; len(selected) > 0 {
 		q.ofTargets(ctx, selected)
 	}
 	q.forecast.Plan(selected, count, more, q.open, q.now)
