@@ -33,8 +33,14 @@ type statusKeeper struct {
 func (k *statusKeeper) steps() policy.Steps[*v1alpha1.HealthCheckRegistration] {
 	return policy.Steps[*v1alpha1.HealthCheckRegistration]{
 		New: func() *v1alpha1.HealthCheckRegistration { return &v1alpha1.HealthCheckRegistration{} }, Describe: k.describe, Left: k.unreleased,
-		Gone: func(registration types.NamespacedName) { forgetStates(registration.Name) },
+		Gone: func(registration types.NamespacedName) { forgetStates(registration.Name) }, KeepsFinalizer: k.readsTargets,
 	}
+}
+
+// readsTargets says whether targets can be read. A registration whose targets never could has written nothing on them, and is deleted without
+// the rights that it never had.
+func (k *statusKeeper) readsTargets(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration) bool {
+	return k.Watches.Watch(ctx, kindOf(hcr), true) == nil
 }
 
 // describe gathers what the status reports, once this generation is judged and the rules are known by which it was.

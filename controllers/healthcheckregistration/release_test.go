@@ -95,6 +95,19 @@ func TestADeletedRegistrationTellsThatItsTargetsMayNotBeRead(t *testing.T) {
 	}
 }
 
+func TestARegistrationKeepsItsFinalizerOnceItsTargetsCanBeRead(t *testing.T) {
+	l := leads(t)
+	k := &statusKeeper{Observer: l.Observer}
+	if !k.readsTargets(t.Context(), l.hcr) {
+		t.Error("its targets are read, and it has no finalizer")
+	}
+	other := l.hcr.DeepCopy()
+	other.Spec.Target.Kind, l.cache.Error = "Other", errors.New("forbidden")
+	if k.readsTargets(t.Context(), other) {
+		t.Error("its targets can't be read, and it has a finalizer")
+	}
+}
+
 func TestOfAKindThatIsGoneNothingIsLeft(t *testing.T) {
 	no := errors.New("no")
 	for name, c := range map[string]struct{ is, want error }{

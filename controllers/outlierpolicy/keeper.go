@@ -31,7 +31,8 @@ type keeper struct {
 
 func (k *keeper) steps() policy.Steps[*v1alpha1.OutlierPolicy] {
 	return policy.Steps[*v1alpha1.OutlierPolicy]{
-		New: func() *v1alpha1.OutlierPolicy { return &v1alpha1.OutlierPolicy{} }, Describe: k.describe, Left: k.left, Claimed: true, Gone: k.reported.forget,
+		New: func() *v1alpha1.OutlierPolicy { return &v1alpha1.OutlierPolicy{} }, Describe: k.describe, Left: k.left, Gone: k.reported.forget,
+		KeepsFinalizer: func(context.Context, *v1alpha1.OutlierPolicy) bool { return false }, // actuate.EnvoyPatches gives it
 	}
 }
 

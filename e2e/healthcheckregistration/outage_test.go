@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
@@ -143,6 +144,22 @@ var _ = Describe("an outage", func() {
 		apply(ctx, rights)
 		Eventually(condition(ctx, gadget, namespace, "Dialled"), time.Minute).Should(is("True", "HealthCheckSuccessful", ""))
 		Eventually(statusOf(ctx, namespace, "Ready")).Should(HavePrefix("True Operative"))
+	}, NodeTimeout(specTime))
+
+	It("of rights that never were there don't keep a registration from being deleted", func(ctx SpecContext) {
+		apply(ctx, "%s", fleetings())
+		DeferCleanup(func(ctx SpecContext) {
+			_, err := h.Kubectl(ctx, "delete", "crd", "fleetings.example.org")
+			Expect(err).NotTo(HaveOccurred())
+		}, NodeTimeout(specTime))
+		_, err := h.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=30s", "crd/fleetings.example.org")
+		Expect(err).NotTo(HaveOccurred())
+		namespace := place(ctx)
+		fleeting := gadget.GroupVersion().WithKind("Fleeting")
+		hcr := register(ctx, namespace, about(fleeting, namespace, "checks: ["+checkOf("Dialled", "dial")+"]"))
+		Eventually(statusOf(ctx, namespace, "Stalled")).Should(And(HavePrefix("True KindUnusable: "), ContainSubstring("forbidden")))
+		Expect(h.Client.Delete(ctx, hcr)).To(Succeed())
+		Eventually(func() error { return h.Client.Get(ctx, client.ObjectKeyFromObject(hcr), hcr) }).Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
 	}, NodeTimeout(specTime))
 
 	It("of a kind makes conditions Unknown: its objects go with its definition, and that says nothing of them", func(ctx SpecContext) {

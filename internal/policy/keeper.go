@@ -35,8 +35,9 @@ type Steps[T Object] struct {
 	// Left counts what must be undone before a policy that is being deleted may go. Nil for a kind whose policies leave nothing: they
 	// have no finalizer, and are described as others while somebody else's keeps them.
 	Left func(ctx context.Context, policy T) (Left, error)
-	// Claimed: who acts for a policy gives it the finalizer before it does something that must be undone. Default: each policy has it.
-	Claimed bool
+	// KeepsFinalizer says whether the policy needs the finalizer by now, which is given before anything is done that must be undone. Nil:
+	// each policy needs it.
+	KeepsFinalizer func(ctx context.Context, policy T) bool
 	// Gone forgets what was reported of the policy that had this name: series, and what was written when.
 	Gone func(types.NamespacedName)
 }
@@ -97,7 +98,7 @@ func (k *Keeper[T]) reconcile(ctx context.Context, name types.NamespacedName) (r
 	if k.Left != nil && policy.GetDeletionTimestamp() != nil {
 		return k.release(ctx, policy)
 	}
-	if k.Left != nil && !k.Claimed {
+	if k.Left != nil && (k.KeepsFinalizer == nil || k.KeepsFinalizer(ctx, policy)) {
 		if err := kube.SetFinalizer(ctx, k.Client, policy, v1alpha1.FinalizerUndo, true); err != nil {
 			return reconcile.Result{}, err
 		}

@@ -116,6 +116,7 @@ func TestWhatIsKeptOfAPolicy(t *testing.T) {
 	}{
 		"its status and its finalizer":            {is: "stored, with a finalizer, 0 left.", again: time.Minute},
 		"its status, where nothing outlives it":   {leavesNothing: true, is: "stored, 0 left.", again: time.Minute},
+		"its status, while it did nothing":        {happens: func(k *kept) { k.KeepsFinalizer = func(context.Context, *v1alpha1.ConditionSet) bool { return false } }, is: "stored, 0 left.", again: time.Minute},
 		"nothing, while another may lead":         {happens: func(k *kept) { k.leads = false }, is: "stored", again: time.Second},
 		"no status, while nothing can be told":    {happens: func(k *kept) { k.skip = true }, is: "stored, with a finalizer", again: time.Second},
 		"its status, though something isn't read": {happens: func(k *kept) { k.doubt = unread }, is: "stored, with a finalizer, 0 left.", again: time.Minute, err: unread},

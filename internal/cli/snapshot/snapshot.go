@@ -186,7 +186,7 @@ func StateOfChecks(hcr *v1alpha1.HealthCheckRegistration, policy guardrail.Polic
 	case accepted.Status != metav1.ConditionTrue:
 		return lifecycle.Refused, "the rules refuse HealthCheckRegistration " + hcr.Name
 	case !slices.Contains(hcr.Finalizers, v1alpha1.FinalizerUndo):
-		return lifecycle.Unrecorded, "the manager hasn't given it its finalizer"
+		return lifecycle.Unrecorded, "the manager can't read its targets yet; see its condition Stalled"
 	case policy.Paused():
 		return lifecycle.Paused, "new acts are paused by Guardrail " + strings.Join(policy.PausedBy, ", ")
 	}
