@@ -25,11 +25,10 @@ const (
 
 // sent is a deletion that was decided, with all that it took.
 type sent struct {
-	record   *Record
-	pod      *podState
-	workload Workload
-	of       *configState
-	window   *window
+	record *Record
+	pod    *podState
+	of     *configState
+	window *window
 }
 
 // Decide plans a pod and reserves what its deletion takes from the limits, until it surely failed. Doubt says why what is
@@ -115,16 +114,16 @@ func (s *State) recordHolds(p *podState, plan *Plan, now time.Time) {
 }
 
 func (s *State) reserve(p *podState, d *Deletion, at timing.Moment) {
-	cs, workload, w := s.configs[d.Config], p.Workload(), s.windowOf(d.Config, p.Namespace, d.Service)
+	cs, w := s.configs[d.Config], s.windowOf(d.Config, p.Namespace, d.Service)
 	record := &Record{
-		At: at.Now, Server: at.ServerNow(), Namespace: p.Namespace, Pod: p.Name, UID: p.UID, Owner: workload.String(), Service: d.Service, Before: d.Before,
+		At: at.Now, Server: at.ServerNow(), Namespace: p.Namespace, Pod: p.Name, UID: p.UID, Owner: p.Workload().String(), Service: d.Service, Before: d.Before,
 	}
 	w.Deleted++
 	w.LastDeletion = at.Now
-	s.log.add(workload, record)
+	s.log = append(s.log, record)
 	cs.deleted++
 	cs.add(record)
-	s.sent[p.UID] = &sent{record: record, pod: p, workload: workload, of: cs, window: w}
+	s.sent[p.UID] = &sent{record: record, pod: p, of: cs, window: w}
 	s.clearHolds(p)
 	s.markDirty(cs)
 }
@@ -150,7 +149,8 @@ func (s *State) Revalidate(plan Plan, at timing.Moment) string {
 	return in.firstHold(s.opening(p, decided.window), in.excluded, in.holdAnnotated, in.notPermitted, in.inDoubt, in.limitReached).Message
 }
 
-// Confirm says that the API server has just taken the deletion of the pod with this UID. No other follows for that pod.
+// Confirm says that the API server has just taken the deletion of the pod with this UID. No other follows for that pod. Cooldown and the
+// minute count from now: with a slow API server pods would else go sooner after each other, and more of them in a minute, than they may.
 func (s *State) Confirm(uid types.UID, at timing.Moment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,7 +159,7 @@ func (s *State) Confirm(uid types.UID, at timing.Moment) {
 		return
 	}
 	delete(s.sent, uid)
-	s.log.confirm(d.record, at.Now)
+	d.record.confirmedAt = at.Now
 	if d.pod.confirmed = true; s.pods[d.pod.Namespace][d.pod.Name] == d.pod {
 		s.updateCrashing(d.pod)
 	}
@@ -183,7 +183,7 @@ func (s *State) rollback(uid types.UID) (due []types.NamespacedName) {
 		return nil
 	}
 	delete(s.sent, uid)
-	s.log.refund(d.workload, d.record)
+	s.log.refund(d.record)
 	d.of.deleted--
 	d.of.log.remove(d.record)
 	if s.configs[d.of.UID] == d.of {

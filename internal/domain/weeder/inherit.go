@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -145,25 +144,23 @@ func (s *State) inheritDeletions(cs *configState, at timing.Moment) {
 			Service: d.Service, Before: repeated(when, d.Repeats), inherited: true,
 		}
 		cs.add(r)
-		if kind, name, ok := strings.Cut(d.Owner, "/"); ok {
-			s.log.of(Workload{Namespace: d.Namespace, Kind: kind, Name: name}).inherited.insert(r, byTime)
-		}
+		s.log = append(s.log, r)
 	}
 	for _, r := range cs.lastMinute {
-		s.log.lastMinute.remove(r)
+		s.log.remove(r)
 	}
 	cs.lastMinute, cs.unlisted = nil, nil
 	spent := cs.stored.Spent
 	if spent == nil {
 		return
 	}
+	last := at.LatestFromServer(spent.LastDeletion.Time)
 	for range min(spent.LastMinute, greatestLimit) {
-		r := &Record{At: at.LatestFromServer(spent.LastDeletion.Time)}
-		s.log.lastMinute.insert(r, byLatest)
-		cs.lastMinute = append(cs.lastMinute, r)
+		r := &Record{At: last, confirmedAt: last}
+		s.log, cs.lastMinute = append(s.log, r), append(cs.lastMinute, r)
 	}
 	if u := spent.Unlisted; u != nil {
-		last := at.LatestFromServer(u.To.Time)
+		last = at.LatestFromServer(u.To.Time)
 		cs.unlisted = &Record{At: last, Server: u.From.Time, Before: repeated(last, u.Repeats)}
 	}
 }
@@ -181,11 +178,10 @@ func (s *State) past(p *podState, at timing.Moment) (past Past) {
 		past.add(p.replaces, at.Now)
 		return past
 	}
-	if h := s.log.byWorkload[p.Workload()]; h != nil {
-		for _, d := range h.inherited {
-			if d.precedes(p.Pod) {
-				past.add(d, at.Now)
-			}
+	owner := p.Workload().String()
+	for _, d := range s.log {
+		if d.inherited && d.Namespace == p.Namespace && d.Owner == owner && d.precedes(p.Pod) {
+			past.add(d, at.Now)
 		}
 	}
 	for cs := range s.applyingTo(p.Namespace) {

@@ -67,7 +67,7 @@ type State struct {
 	windows byNamespace[watchKey, *window] // the open ones
 	pending map[watchKey]pendingRecovery
 	opened  []Opened
-	log     deletionLog
+	log     records
 	queue   queue
 	dirty   map[types.UID]types.NamespacedName
 }
@@ -107,7 +107,7 @@ func NewState(limits limit.Limits, ownNamespace string) *State {
 		namespaces: map[string]namespace{}, workloadHolds: map[Workload]workloadHold{},
 		configs: map[types.UID]*configState{}, scopes: map[string]scope{}, named: map[types.NamespacedName]*configState{},
 		windows: byNamespace[watchKey, *window]{}, pending: map[watchKey]pendingRecovery{},
-		log: deletionLog{byWorkload: map[Workload]*history{}}, dirty: map[types.UID]types.NamespacedName{},
+		dirty: map[types.UID]types.NamespacedName{},
 	}
 }
 

@@ -291,6 +291,6 @@ func (s *State) Expire(at timing.Moment) (next time.Time) {
 			delete(s.sent, uid)
 		}
 	}
-	s.log.prune(at.Now)
+	s.log = slices.DeleteFunc(s.log, func(d *Record) bool { return at.Now.Sub(d.latest()) >= retention })
 	return next
 }
