@@ -72,17 +72,26 @@ func (s *State) input(p *podState, at timing.Moment) Input {
 
 // openings are the open windows that select a pod, the oldest config first.
 func (s *State) openings(p *podState, at timing.Moment) (openings []Opening) {
-	var windows []*window
-	for _, w := range s.windows[p.Namespace] {
-		if w.selects(p, at.Now) {
-			windows = append(windows, w)
-		}
-	}
+	windows := s.openWindows(p, at.Now)
 	slices.SortFunc(windows, compareWindows)
 	for _, w := range windows {
 		openings = append(openings, s.opening(p, w))
 	}
 	return openings
+}
+
+// openWindows are those that select a pod.
+func (s *State) openWindows(p *podState, now time.Time) (windows []*window) {
+	if !p.actionable() {
+		return nil
+	}
+	for c := range s.claimsOn(p.Pod, func(*configState) bool { return true }) {
+		w := c.windows[types.NamespacedName{Namespace: p.Namespace, Name: c.service}]
+		if w != nil && w.selects(p, now) && !slices.Contains(windows, w) {
+			windows = append(windows, w)
+		}
+	}
+	return windows
 }
 
 // opening is a window as it is to a pod.
@@ -161,7 +170,7 @@ func (s *State) Confirm(uid types.UID, at timing.Moment) {
 	delete(s.sent, uid)
 	d.record.confirmedAt = at.Now
 	if d.pod.confirmed = true; s.pods[d.pod.Namespace][d.pod.Name] == d.pod {
-		s.updateCrashing(d.pod)
+		s.clearUnlessActionable(d.pod)
 	}
 }
 

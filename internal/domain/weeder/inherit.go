@@ -58,7 +58,7 @@ func (s *State) inherit(cs *configState, first bool, at timing.Moment) {
 	}
 	s.inheritDeletions(cs, at)
 	cs.inherited.take(st, at)
-	for w := range s.windowsOf(cs) {
+	for _, w := range cs.windows {
 		cs.inherited.charge(w)
 	}
 }
@@ -124,7 +124,7 @@ func (i *inheritedWindows) since(key types.NamespacedName, opened, trigger time.
 // pendingInherited are the windows that were left and may open again: of Services of which it isn't known yet when they turned Ready.
 func (s *State) pendingInherited(cs *configState, now time.Time) (windows []Window) {
 	for key, w := range cs.inherited.byService {
-		if _, pending := s.pending[watchKey{cs.UID, key}]; pending && w.open(now) && s.windowOf(cs.UID, w.Namespace, w.Service) == nil {
+		if _, pending := s.pending[watchKey{cs.UID, key}]; pending && w.open(now) && cs.windows[key] == nil {
 			windows = append(windows, w)
 		}
 	}

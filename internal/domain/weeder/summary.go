@@ -69,7 +69,7 @@ func (s *State) recorded(uid types.UID, at timing.Moment) (st v1alpha1.WeederCon
 		return st, false
 	}
 	windows := s.pendingInherited(cs, at.Now)
-	for w := range s.windowsOf(cs) {
+	for _, w := range cs.windows {
 		if w.open(at.Now) {
 			windows = append(windows, w.Window)
 		}
