@@ -5,14 +5,13 @@ package dependents
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/health"
@@ -21,49 +20,34 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/registration"
 )
 
-// Known keeps registrations made ready: compiling their expressions takes milliseconds. It is safe for concurrent use; the zero
-// value is empty.
-type Known struct{ by sync.Map }
+// mostKnown registrations are kept made ready: compiling their expressions takes milliseconds.
+const mostKnown = 1000
 
-type knownKey struct {
-	name       string
-	uid        types.UID
+// NewKnown is an empty Survey.Known.
+func NewKnown() *lru.Cache { return lru.New(mostKnown) }
+
+// knownRegistration is a registration made ready, nil when it can't be read.
+type knownRegistration struct {
+	*registration.Registration
 	generation int64
 }
 
 // read makes a stored registration ready; nil when it can't be read.
-func (k *Known) read(hcr *v1alpha1.HealthCheckRegistration) *registration.Registration {
-	key := knownKey{hcr.Name, hcr.UID, hcr.Generation}
-	if k != nil && hcr.UID != "" {
-		if known, ok := k.by.Load(key); ok {
-			return known.(*registration.Registration)
+func (s *Survey) read(hcr *v1alpha1.HealthCheckRegistration) *registration.Registration {
+	keep := s.Known != nil && hcr.UID != ""
+	if keep {
+		if kept, ok := s.Known.Get(hcr.UID); ok && kept.(knownRegistration).generation == hcr.Generation {
+			return kept.(knownRegistration).Registration
 		}
 	}
 	reg, problems := registration.Read(hcr)
 	if len(problems) > 0 {
 		reg = nil
 	}
-	if k != nil && hcr.UID != "" {
-		k.by.Store(key, reg)
+	if keep {
+		s.Known.Add(hcr.UID, knownRegistration{reg, hcr.Generation})
 	}
 	return reg
-}
-
-// keep forgets all registrations but these.
-func (k *Known) keep(stored []*v1alpha1.HealthCheckRegistration) {
-	if k == nil {
-		return
-	}
-	is := map[knownKey]bool{}
-	for _, hcr := range stored {
-		is[knownKey{hcr.Name, hcr.UID, hcr.Generation}] = true
-	}
-	k.by.Range(func(key, _ any) bool {
-		if !is[key.(knownKey)] {
-			k.by.Delete(key)
-		}
-		return true
-	})
 }
 
 // others are the stored registrations but for the one of this name, and those that can't be read.
@@ -77,13 +61,12 @@ func (s *Survey) others(stored []*v1alpha1.HealthCheckRegistration, reg *registr
 			all = append(all, other)
 		}
 	}
-	s.Known.keep(stored)
 	return all
 }
 
 // decider is a stored registration with what it may do; without a Registration where it can't be read.
 func (s *Survey) decider(hcr *v1alpha1.HealthCheckRegistration) registration.ActiveRegistration {
-	d := registration.ActiveRegistration{Registration: s.Known.read(hcr), State: lifecycle.Active, BreakerOpen: breakerOf(hcr, []*v1alpha1.HealthCheckRegistration{hcr}) != nil}
+	d := registration.ActiveRegistration{Registration: s.read(hcr), State: lifecycle.Active, BreakerOpen: breakerOf(hcr, []*v1alpha1.HealthCheckRegistration{hcr}) != nil}
 	if s.State != nil {
 		d.State, d.Reason = s.State(hcr)
 	}
