@@ -168,7 +168,7 @@ func (f *Fleet) recordEviction(n *nodeState, now time.Time) {
 // each observation.
 func (f *Fleet) expire(now time.Time) {
 	if f.deleted.expire(now, f.policy.Limits.EvictPace) {
-		f.requeues.Insert(f.queueHeads()...)
+		f.requeueHeads()
 	}
 }
 
