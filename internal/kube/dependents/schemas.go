@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -76,51 +77,34 @@ func typeIn(ctx context.Context, document openapi.GroupVersionWithContext, kind 
 	if err != nil {
 		return nil, err
 	}
-	// A document has the schemas of many kinds, of which one is wanted.
 	var has struct {
 		Components struct {
-			Schemas map[string]json.RawMessage `json:"schemas"`
+			Schemas map[string]*spec.Schema `json:"schemas"`
 		} `json:"components"`
 	}
 	if err := json.Unmarshal(text, &has); err != nil {
 		return nil, err
 	}
 	all := has.Components.Schemas
-	for name, text := range all {
-		var of struct {
-			Kinds []schema.GroupVersionKind `json:"x-kubernetes-group-version-kind"`
-		}
-		if err := json.Unmarshal(text, &of); err != nil {
+	for name, s := range all {
+		var kinds []schema.GroupVersionKind
+		if err := s.Extensions.GetObject("x-kubernetes-group-version-kind", &kinds); err != nil {
 			return nil, err
 		}
-		for _, is := range of.Kinds {
-			if is == kind {
-				return resolved(all, name, kind)
-			}
+		if !slices.Contains(kinds, kind) {
+			continue
 		}
+		whole, err := resolver.PopulateRefs(func(ref string) (*spec.Schema, bool) {
+			s, there := all[strings.TrimPrefix(ref, inDocument)]
+			return s, there
+		}, inDocument+name)
+		if err != nil {
+			return nil, err
+		}
+		return registration.TypeOf(kind, whole), nil
 	}
 	return nil, nil
 }
 
 // inDocument begins a reference to a schema of the same document.
 const inDocument = "#/components/schemas/"
-
-// resolved makes a type of a schema and those that it refers to.
-func resolved(all map[string]json.RawMessage, name string, kind schema.GroupVersionKind) (*decl.DeclType, error) {
-	var failed error
-	whole, err := resolver.PopulateRefs(func(ref string) (*spec.Schema, bool) {
-		text, there := all[strings.TrimPrefix(ref, inDocument)]
-		s := &spec.Schema{}
-		if there {
-			failed = json.Unmarshal(text, s)
-		}
-		return s, there && failed == nil
-	}, inDocument+name)
-	if failed != nil {
-		return nil, failed
-	}
-	if err != nil {
-		return nil, err
-	}
-	return registration.TypeOf(kind, whole), nil
-}
