@@ -84,7 +84,7 @@ func operativeMessage(st statusInput) string {
 		says = append(says, fmt.Sprintf("%s held back: %s", sample.Count(count.Nodes, "node"), count.Message))
 	}
 	if t := st.writeErrors; t != nil && t.Partial {
-		says = append(says, fmt.Sprintf("%s can't be written, such as %s: %s", sample.Count(t.Targets, "node"), t.Sample, t.Err))
+		says = append(says, sample.Example(t.Targets, "node", "can't be written", fmt.Sprintf("%s: %s", t.Sample, t.Err)))
 	}
 	if limitReached(st).Reason != "" {
 		says = append(says, "a limit holds nodes back, see LimitReached")

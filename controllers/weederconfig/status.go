@@ -88,10 +88,10 @@ func operativeMessage(st statusInput) string {
 			continue
 		}
 		held := st.summary.Held[reason]
-		says = append(says, fmt.Sprintf("%s held back, such as %s", sample.Count(held.Pods, "pod"), held.Message))
+		says = append(says, sample.Example(held.Pods, "pod", "held back", held.Message))
 	}
 	if t := st.writeErrors; t != nil && t.Partial {
-		says = append(says, fmt.Sprintf("%s can't be deleted, such as %s: %s", sample.Count(t.Targets, "pod"), t.Sample, t.Err))
+		says = append(says, sample.Example(t.Targets, "pod", "can't be deleted", fmt.Sprintf("%s: %s", t.Sample, t.Err)))
 	}
 	if limitReached(st).Reason != "" {
 		says = append(says, "a limit holds pods back, see LimitReached")
@@ -129,7 +129,7 @@ func limitReached(st statusInput) metav1.Condition {
 		if c.Reason == "" {
 			c.Reason = l.reason
 		}
-		says = append(says, fmt.Sprintf("%s held back, such as %s", sample.Count(held.Pods, "pod"), held.Message))
+		says = append(says, sample.Example(held.Pods, "pod", "held back", held.Message))
 	}
 	if len(says) > 0 {
 		c.Message = policy.Sentence(says...)

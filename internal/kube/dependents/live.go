@@ -80,7 +80,7 @@ func (l *Live) Find(ctx context.Context, ref registration.Ref) ([]*unstructured.
 	if ref.Name == "" {
 		objects, next, err := l.page(ctx, ref.Kind, &client.ListOptions{Namespace: ref.Namespace, LabelSelector: ref.Selector, Limit: mostFound})
 		if err == nil && next != "" {
-			err = fmt.Errorf("more than %d match, of which a preview doesn't tell", mostFound)
+			err = fmt.Errorf("the check selects more than %d objects, and a forecast reads no more", mostFound)
 		}
 		return objects, err
 	}
