@@ -57,15 +57,15 @@ func (s *Survey) others(stored []*v1alpha1.HealthCheckRegistration, reg *registr
 		if hcr.Name == reg.Name || hcr.DeletionTimestamp != nil {
 			continue
 		}
-		if other := s.decider(hcr); other.Registration != nil {
+		if other := s.active(hcr); other.Registration != nil {
 			all = append(all, other)
 		}
 	}
 	return all
 }
 
-// decider is a stored registration with what it may do; without a Registration where it can't be read.
-func (s *Survey) decider(hcr *v1alpha1.HealthCheckRegistration) registration.ActiveRegistration {
+// active is a stored registration with what it may do; without a Registration where it can't be read.
+func (s *Survey) active(hcr *v1alpha1.HealthCheckRegistration) registration.ActiveRegistration {
 	d := registration.ActiveRegistration{Registration: s.read(hcr), State: lifecycle.Active, BreakerOpen: breakerOf(hcr, []*v1alpha1.HealthCheckRegistration{hcr}) != nil}
 	if s.State != nil {
 		d.State, d.Reason = s.State(hcr)
@@ -79,17 +79,17 @@ func (s *Survey) Undecided(ctx context.Context, kind schema.GroupVersionKind, no
 	if err != nil || len(objects) == 0 {
 		return nil, err
 	}
-	deciders, err := s.selecting(ctx, objects[0])
+	active, err := s.selecting(ctx, objects[0])
 	if err != nil {
 		return nil, err
 	}
-	c := registration.TargetInput{Target: objects[0], Registrations: deciders}
-	said := make([]registration.CheckResults, len(deciders))
-	for i := range deciders {
-		deciders[i] = deciders[i].OnTarget(c.Target, now)
-		said[i] = deciders[i].RunChecks(c.Target, func() (decided map[string][]health.Result, _ []string) { // whatever its checks say
+	c := registration.TargetInput{Target: objects[0], Registrations: active}
+	said := make([]registration.CheckResults, len(active))
+	for i := range active {
+		active[i] = active[i].OnTarget(c.Target, now)
+		said[i] = active[i].RunChecks(c.Target, func() (decided map[string][]health.Result, _ []string) { // whatever its checks say
 			decided = map[string][]health.Result{}
-			for _, t := range deciders[i].ConditionTypes() {
+			for _, t := range active[i].ConditionTypes() {
 				decided[t] = nil
 			}
 			return decided, nil
@@ -111,7 +111,7 @@ func (s *Survey) selecting(ctx context.Context, object *unstructured.Unstructure
 	}
 	namespace := labels.Set(nil)
 	for _, hcr := range stored {
-		d := s.decider(hcr)
+		d := s.active(hcr)
 		if d.Registration == nil || d.Kind.GroupKind() != object.GroupVersionKind().GroupKind() {
 			continue
 		}
@@ -142,7 +142,6 @@ func breakerOf(hcr *v1alpha1.HealthCheckRegistration, stored []*v1alpha1.HealthC
 // found is what was read for one target's checks.
 type found struct {
 	target    *unstructured.Unstructured
-	reg       *registration.Registration
 	by        map[string]finding
 	forbidden []error
 	unsafe    string

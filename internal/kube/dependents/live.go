@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// pageSize keeps an answer at a few megabytes.
-	pageSize = 500
+	// chunkSize keeps an answer at a few megabytes.
+	chunkSize = 500
 	// mostFound bounds what a check that selects by labels reads for one target.
 	mostFound = 500
 )
@@ -48,22 +48,22 @@ type Mapper interface {
 
 var _ Objects = (*Live)(nil)
 
-// Targets lists page by page, until there are enough.
+// Targets lists chunk by chunk, until there are enough.
 func (l *Live) Targets(ctx context.Context, kind schema.GroupVersionKind, selector labels.Selector, most int) (objects []*unstructured.Unstructured, more bool, err error) {
 	next := ""
 	for {
-		page, token, err := l.page(ctx, kind, &client.ListOptions{LabelSelector: selector, Limit: int64(min(pageSize, most-len(objects))), Continue: next})
+		chunk, token, err := l.chunk(ctx, kind, &client.ListOptions{LabelSelector: selector, Limit: int64(min(chunkSize, most-len(objects))), Continue: next})
 		if err != nil {
 			return nil, false, err
 		}
-		objects, next = append(objects, page...), token
-		if next == "" || len(page) == 0 || len(objects) >= most {
+		objects, next = append(objects, chunk...), token
+		if next == "" || len(chunk) == 0 || len(objects) >= most {
 			return objects, next != "", nil
 		}
 	}
 }
 
-func (l *Live) page(ctx context.Context, kind schema.GroupVersionKind, options *client.ListOptions) (objects []*unstructured.Unstructured, next string, err error) {
+func (l *Live) chunk(ctx context.Context, kind schema.GroupVersionKind, options *client.ListOptions) (objects []*unstructured.Unstructured, next string, err error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	if err := l.Reader.List(ctx, list, options); err != nil {
@@ -78,7 +78,7 @@ func (l *Live) page(ctx context.Context, kind schema.GroupVersionKind, options *
 // Find reads what a check looks at. That a kind isn't served is an error, not an object that doesn't exist.
 func (l *Live) Find(ctx context.Context, ref registration.Ref) ([]*unstructured.Unstructured, error) {
 	if ref.Name == "" {
-		objects, next, err := l.page(ctx, ref.Kind, &client.ListOptions{Namespace: ref.Namespace, LabelSelector: ref.Selector, Limit: mostFound})
+		objects, next, err := l.chunk(ctx, ref.Kind, &client.ListOptions{Namespace: ref.Namespace, LabelSelector: ref.Selector, Limit: mostFound})
 		if err == nil && next != "" {
 			err = fmt.Errorf("the check selects more than %d objects, and a forecast reads no more", mostFound)
 		}
