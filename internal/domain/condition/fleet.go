@@ -59,7 +59,7 @@ type Fleet struct {
 	evictions    limit.Memory
 	recalls      int // how often evictions were recalled that were news
 	taintHistory taintHistory
-	formerSets   map[string]formerSet    // by the names of sets that were deleted
+	deletedSets  map[string]deletedSet   // by the names of sets that were deleted
 	held         map[*nodeState]struct{} // nodes with holds
 	requeues     sets.Set[string]        // those that may proceed, see DrainRequeues
 	dirty        map[types.UID]string    // sets whose status may have changed, and their names
@@ -70,7 +70,7 @@ func NewFleet(limits limit.Limits) *Fleet {
 	return &Fleet{
 		policy: Policy{Limits: limits, Precedence: PrecedenceKey},
 		nodes:  map[string]*nodeState{}, sets: map[types.UID]*setState{},
-		declared: map[string]bool{}, orphans: map[types.UID]bool{}, dirty: map[types.UID]string{}, taintHistory: taintHistory{taints: map[historyKey][]PastTaint{}}, formerSets: map[string]formerSet{},
+		declared: map[string]bool{}, orphans: map[types.UID]bool{}, dirty: map[types.UID]string{}, taintHistory: taintHistory{taints: map[historyKey][]PastTaint{}}, deletedSets: map[string]deletedSet{},
 		index: index{by: map[trait]*nodeSet{}}, setIndex: setIndex{}, counts: newCounts(), deleted: deletedNodes{}, held: map[*nodeState]struct{}{}, requeues: sets.New[string](),
 	}
 }

@@ -127,10 +127,10 @@ func (r records) fits(d *Record, limit int, now time.Time) bool {
 	if len(r) <= limit {
 		return true
 	}
-	before, behind := 0, false
+	before, reached := 0, false
 	for _, o := range r.lastMinute(now) {
-		behind = behind || o == d
-		if o != d && (!behind || !o.confirmedAt.IsZero()) {
+		reached = reached || o == d
+		if o != d && (!reached || !o.confirmedAt.IsZero()) {
 			before++
 		}
 	}

@@ -114,8 +114,8 @@ func (i *inheritedWindows) charge(w *window) {
 // Service's pods turned Ready later than that: then it recovered once more while nobody looked, or other pods took the place
 // of those that had turned it Ready. That is unknown, and what the former window spent counts either way.
 func (i *inheritedWindows) since(key types.NamespacedName, opened, trigger time.Time) time.Time {
-	w, left := i.byService[key]
-	if !left || opened.IsZero() || trigger.After(w.Ends) || opened.After(w.Opened) && !sameRecovery(opened, w.Opened) {
+	w, listed := i.byService[key]
+	if !listed || opened.IsZero() || trigger.After(w.Ends) || opened.After(w.Opened) && !sameRecovery(opened, w.Opened) {
 		return opened
 	}
 	return w.Opened

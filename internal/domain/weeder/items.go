@@ -94,7 +94,7 @@ func (f *forecaster) storedWindow(key types.NamespacedName) *Window {
 	if w := f.stored.windows[key]; w != nil {
 		return &w.Window
 	}
-	if w, left := f.stored.inherited.byService[key]; left {
+	if w, listed := f.stored.inherited.byService[key]; listed {
 		return &w
 	}
 	return nil

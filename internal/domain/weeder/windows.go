@@ -243,11 +243,11 @@ func (s *State) close(w *window) {
 func (s *State) unhold(w *window) {
 	for p := range w.of.held {
 		if p.Namespace == w.Namespace && slices.ContainsFunc(p.holds, w.holds) {
-			left := slices.DeleteFunc(slices.Clone(p.holds), w.holds)
-			if !slices.ContainsFunc(left, Hold.queued) {
+			remaining := slices.DeleteFunc(slices.Clone(p.holds), w.holds)
+			if !slices.ContainsFunc(remaining, Hold.queued) {
 				s.queue.remove(p)
 			}
-			s.setHolds(p, left)
+			s.setHolds(p, remaining)
 		}
 	}
 }
