@@ -165,10 +165,15 @@ func (f *Fleet) recount(n *nodeState) {
 	}
 	n.usage = is
 	f.withRecord.set(n.slot, n.hasRecord())
-	if was.repels && !is.repels || was.evicts && !is.evicts || was.tainted && !is.tainted || !subset(was.sets, is.sets) ||
-		is.counted && (!was.counted || was.zone != is.zone) {
+	if was.frees(is) {
 		f.requeueHeads()
 	}
+}
+
+// frees says whether other nodes have more headroom once the node counts for what it is now.
+func (u usage) frees(is usage) bool {
+	return u.repels && !is.repels || u.evicts && !is.evicts || u.tainted && !is.tainted || !subset(u.sets, is.sets) ||
+		is.counted && (!u.counted || u.zone != is.zone)
 }
 
 // hasRecord says whether the node has a record, or a write in flight.

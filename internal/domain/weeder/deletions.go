@@ -50,6 +50,11 @@ func (d *Record) precedes(p *Pod) bool {
 	return d.UID != p.UID && p.Created.Add(uncertainCreation).After(d.Server)
 }
 
+// mayPrecede says whether the pod, of a workload called so, may have come after it.
+func (d *Record) mayPrecede(p *podState, owner string) bool {
+	return d.Namespace == p.Namespace && d.Owner == owner && d.precedes(p.Pod)
+}
+
 // records are deletions. State has those of the last hour, over all configs, in the order in which they were decided or taken over: among
 // them some by an earlier process of which only the time is known.
 type records []*Record
@@ -71,8 +76,8 @@ func (r records) match(p *podState) {
 	owner := p.Workload().String()
 	var latest *Record
 	for _, d := range r {
-		heirless := !d.inherited && d.replacement == nil && d.Namespace == p.Namespace && d.Owner == owner
-		if heirless && d.precedes(p.Pod) && (latest == nil || !d.Server.Before(latest.Server)) {
+		heirless := !d.inherited && d.replacement == nil
+		if heirless && d.mayPrecede(p, owner) && (latest == nil || !d.Server.Before(latest.Server)) {
 			latest = d
 		}
 	}

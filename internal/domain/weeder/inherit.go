@@ -180,7 +180,7 @@ func (s *State) past(p *podState, at timing.Moment) (past Past) {
 	}
 	owner := p.Workload().String()
 	for _, d := range s.log {
-		if d.inherited && d.Namespace == p.Namespace && d.Owner == owner && d.precedes(p.Pod) {
+		if d.inherited && d.mayPrecede(p, owner) {
 			past.add(d, at.Now)
 		}
 	}
