@@ -32,7 +32,7 @@ func (f *Fleet) ObserveSet(set *Set, state lifecycle.State, stored *limit.Openin
 	touched := sets.New[string]()
 	if was != nil {
 		s.breaker = was.breaker // the leader's own is never older than the stored one, and a follower's is the stored one
-		s.inheritDeletedMatching(was.Members, was.deletedMatching)
+		s.inheritDeletedMatching(was)
 		touched.Insert(f.concerned(was)...)
 		f.setIndex.remove(was)
 	} else if stored == nil {

@@ -118,41 +118,37 @@ func inFuture(t, now time.Time) bool { return t.After(now.Add(maxClockSkew)) }
 // deletedSet is what a deleted set passes on to one created under its name within historyRetention: an open breaker, and the nodes that
 // were deleted while they matched. Recreating a set doesn't mean that somebody checked the reporter.
 type deletedSet struct {
-	opening         limit.Opening
-	members         []Member
-	deletedMatching limit.Memory
-	until           time.Time
+	*setState
+	until time.Time
 }
 
-// recordDeletedSet stores what a deleted set passes on. A breaker that was reset counts as closed: the reset was for that opening alone.
+// recordDeletedSet stores what a deleted set passes on.
 func (f *Fleet) recordDeletedSet(s *setState, now time.Time) {
 	maps.DeleteFunc(f.deletedSets, func(_ string, deleted deletedSet) bool { return !now.Before(deleted.until) })
-	deleted := deletedSet{members: s.Members, deletedMatching: s.deletedMatching, until: now.Add(historyRetention)}
-	if s.breaker.Blocks() {
-		deleted.opening, _ = s.breaker.Opening()
-	}
-	f.deletedSets[s.Name] = deleted
+	f.deletedSets[s.Name] = deletedSet{s, now.Add(historyRetention)}
 }
 
 // inherit gives a new set what the former set of its name passed on.
 func (f *Fleet) inherit(s *setState, now time.Time) {
 	f.reopen(s, now)
 	if deleted, ok := f.deletedSets[s.Name]; ok {
-		s.inheritDeletedMatching(deleted.members, deleted.deletedMatching)
+		s.inheritDeletedMatching(deleted.setState)
 	}
 }
 
-// reopen gives a set the open breaker that the former one of its name left, until its own status records an opening.
+// reopen gives a set the open breaker that the former one of its name left, until its own status records an opening. One that was reset
+// counts as closed: the reset was for that opening alone.
 func (f *Fleet) reopen(s *setState, now time.Time) {
-	if deleted, ok := f.deletedSets[s.Name]; ok && deleted.opening.ID != "" && now.Before(deleted.until) {
-		s.breaker.Restore(deleted.opening)
+	if deleted, ok := f.deletedSets[s.Name]; ok && deleted.breaker.Blocks() && now.Before(deleted.until) {
+		opening, _ := deleted.breaker.Opening()
+		s.breaker.Restore(opening)
 	}
 }
 
 // inheritDeletedMatching takes over which nodes were deleted while they matched the same conditions.
-func (s *setState) inheritDeletedMatching(members []Member, deletedMatching limit.Memory) {
-	if slices.Equal(s.Members, members) {
-		s.deletedMatching = deletedMatching
+func (s *setState) inheritDeletedMatching(from *setState) {
+	if slices.Equal(s.Members, from.Members) {
+		s.deletedMatching = from.deletedMatching
 	}
 }
 
