@@ -112,6 +112,6 @@ func caps(is, was *intstr.IntOrString) bool {
 		return is.IntVal <= was.IntVal
 	}
 	share, ok := limit.Percent(*is)
-	previous, comparable := limit.Percent(*was)
-	return ok && comparable && share <= previous
+	previous, isPercent := limit.Percent(*was)
+	return ok && isPercent && share <= previous
 }
