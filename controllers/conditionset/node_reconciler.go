@@ -90,7 +90,7 @@ func (r *NodeReconciler) heal(ctx context.Context, request reconcile.Request) (r
 			return r.requeue(ctx, plan), refused
 		}
 		if err := r.recordEviction(ctx, plan); err != nil {
-			r.Observer.request(fleet.Failed(request.Name)) // nothing was written
+			fleet.Failed(request.Name) // nothing was written
 			if !errors.Is(err, actuate.ErrRecalled) {
 				unconfirmed.evictions, refused = err.Error(), err
 			}
@@ -113,7 +113,7 @@ func (r *NodeReconciler) decide(ctx context.Context, name string, unconfirmed un
 	at := facts.Moment()
 	plan, next := fleet.Decide(name, at, &condition.Evidence{NotRead: true, Unconfirmed: unconfirmed.sets, Unknown: unconfirmed.evictions})
 	if next == condition.Write && plan.Harmful() && facts.Age(at.Now) > facts.Timings.QuietWatch() {
-		r.Observer.request(fleet.Failed(name)) // nothing was written: plan again from a live read
+		fleet.Failed(name) // nothing was written: plan again from a live read
 		next = condition.ReadLive
 	}
 	for range 2 { // the first live read may end an uncertainty and show that an eviction is due, which needs the pods
@@ -135,12 +135,12 @@ func (r *NodeReconciler) readLive(ctx context.Context, plan condition.Plan) (*co
 	var node corev1.Node
 	if err := r.Live.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.Observer.request(facts.Fleet.ForgetNode(name, plan.Node.UID, facts.Moment()))
+			facts.Fleet.ForgetNode(name, plan.Node.UID, facts.Moment())
 			return &condition.Evidence{NotRead: true}, nil
 		}
 		return nil, fmt.Errorf("read node %s before acting on it: %w", name, err)
 	}
-	r.Observer.request(facts.Fleet.ObserveLive(&node, facts.Moment()))
+	facts.Fleet.ObserveLive(&node, facts.Moment())
 	if !plan.NeedsEvidence {
 		return &condition.Evidence{NotRead: true}, nil
 	}
@@ -158,7 +158,7 @@ func (r *NodeReconciler) act(ctx context.Context, plan condition.Plan) error {
 	version, err := r.Taints.Apply(ctx, plan, r.Observer.admittedFor(ctx, plan))
 	if err != nil {
 		if actuate.Certain(err) {
-			r.Observer.request(fleet.Failed(name))
+			fleet.Failed(name)
 		}
 		if !isStale(err) {
 			r.Errors.RecordFailure(name, err, policies(plan)...)
@@ -166,7 +166,7 @@ func (r *NodeReconciler) act(ctx context.Context, plan condition.Plan) error {
 		r.Report.countFailures(plan, err)
 		return err
 	}
-	r.Observer.request(fleet.Written(name, version))
+	fleet.Written(name, version)
 	r.Errors.RecordSuccess(name, policies(plan)...)
 	r.Report.reportActs(plan, r.Observer.Facts.Clock.Now())
 	r.Evictions.Done(plan.Node.UID)

@@ -131,18 +131,16 @@ func (o *Observer) guardrails(all guardrail.Policy) {
 
 func (o *Observer) node(node *corev1.Node) {
 	o.Facts.RecordNodeEvent()
-	changed, requeue := o.Facts.Fleet.ObserveNode(node, o.Facts.Moment())
-	if changed {
-		requeue = append(requeue, node.Name)
+	if o.Facts.Fleet.ObserveNode(node, o.Facts.Moment()) {
+		o.request([]string{node.Name})
 	}
-	o.request(requeue)
 	o.requestChanged()
 }
 
 func (o *Observer) nodeGone(node *corev1.Node) {
 	o.Facts.RecordNodeEvent()
-	requeue := o.Facts.Fleet.ForgetNode(node.Name, node.UID, o.Facts.Moment())
-	o.request(append(requeue, node.Name)) // which is forgotten there, too
+	o.Facts.Fleet.ForgetNode(node.Name, node.UID, o.Facts.Moment())
+	o.request([]string{node.Name}) // which is forgotten there, too
 	o.requestChanged()
 }
 

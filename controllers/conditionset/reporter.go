@@ -29,10 +29,10 @@ type Reporter struct {
 	broken   brokenRecords
 }
 
-// NewReporter reports to a recorder; knows says whether a set of a name is stored.
-func NewReporter(recorder events.EventRecorder, knows func(set string) bool) *Reporter {
+// NewReporter reports to a recorder; isStored says whether a set of a name is stored.
+func NewReporter(recorder events.EventRecorder, isStored func(set string) bool) *Reporter {
 	dropped := func(events int) { eventsDropped.Add(float64(events)) }
-	return &Reporter{Events: recorder, acts: kube.NewActEvents(recorder, dropped), isStored: knows}
+	return &Reporter{Events: recorder, acts: kube.NewActEvents(recorder, dropped), isStored: isStored}
 }
 
 // reportActs reports an applied plan, on the node and on each set.
@@ -81,7 +81,7 @@ var reasonTexts = map[condition.Reason]string{
 	condition.KeyChanged:       "the set has another taintKey now",
 	condition.EffectChanged:    "the set asks for another effect now",
 	condition.PolicyWithdrawn:  "the set was deleted or only observes",
-	condition.PutBack:          "someone else removed it",
+	condition.TaintRestored:    "someone else removed it",
 	condition.NoLongerHeld:     "nothing holds the higher effect back any more",
 	condition.EvictAfterOver:   "evictAfter has passed",
 	condition.RecordInvalid:    "the record claimed a taint that Autohealer didn't set",

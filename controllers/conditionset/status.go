@@ -25,8 +25,8 @@ type statusInput struct {
 	// synced: caches are full, so that counts mean something.
 	synced      bool
 	writeErrors *policy.WriteErrors
-	// left are nodes that a deleted set must still be undone on.
-	left policy.Left
+	// remaining are nodes that a deleted set must still be undone on.
+	remaining policy.Left
 }
 
 // statusOf describes a set. It is pure: the same state gives the same status, so that nothing is written when nothing
@@ -60,7 +60,7 @@ func commonConditions(cs *v1alpha1.ConditionSet, st statusInput) policy.Conditio
 		s.Observes = true
 		s.Says = fmt.Sprintf("Mode Observe: %d of %d selected nodes match, and nothing is touched%s.", st.summary.Matching, st.summary.Selected, unselectedHint(st))
 	}
-	if st.left.Targets > 0 {
+	if st.remaining.Targets > 0 {
 		s.Undoing = undoingMessage(st)
 	}
 	return s
@@ -69,30 +69,30 @@ func commonConditions(cs *v1alpha1.ConditionSet, st statusInput) policy.Conditio
 // operativeMessage says in numbers what the set does, and why it does less than specified: many tools show only the message
 // of Ready.
 func operativeMessage(st statusInput) string {
-	says := []string{fmt.Sprintf("%d of %d selected nodes match, %d are tainted%s", st.summary.Matching, st.summary.Selected, st.summary.Tainted, unselectedHint(st))}
+	clauses := []string{fmt.Sprintf("%d of %d selected nodes match, %d are tainted%s", st.summary.Matching, st.summary.Selected, st.summary.Tainted, unselectedHint(st))}
 	if n := st.summary.Doubtful; n > 0 {
-		says = append(says, fmt.Sprintf("conditions of %s are Unknown, missing or stale: nothing is done and nothing undone there", sample.Count(n, "node")))
+		clauses = append(clauses, fmt.Sprintf("conditions of %s are Unknown, missing or stale: nothing is done and nothing undone there", sample.Count(n, "node")))
 	}
 	if nodes := st.summary.Unreadable; len(nodes) > 0 {
-		says = append(says, fmt.Sprintf("the record of %s can't be read: %s", sample.Count(len(nodes), "node"), unreadableHint(nodes)))
+		clauses = append(clauses, fmt.Sprintf("the record of %s can't be read: %s", sample.Count(len(nodes), "node"), unreadableHint(nodes)))
 	}
 	for _, reason := range slices.Sorted(maps.Keys(st.summary.Holds)) {
 		if ofLimit(reason) || reason == condition.HeldByBreaker || reason == condition.HeldByPause {
 			continue
 		}
 		count := st.summary.Holds[reason]
-		says = append(says, fmt.Sprintf("%s held back: %s", sample.Count(count.Nodes, "node"), count.Message))
+		clauses = append(clauses, fmt.Sprintf("%s held back: %s", sample.Count(count.Nodes, "node"), count.Message))
 	}
 	if t := st.writeErrors; t != nil && t.Partial {
-		says = append(says, fmt.Sprintf("%s can't be written, such as %s: %s", sample.Count(t.Targets, "node"), t.Sample, t.Err))
+		clauses = append(clauses, sample.Example(t.Targets, "node", "can't be written", fmt.Sprintf("%s: %s", t.Sample, t.Err)))
 	}
 	if limitReached(st).Reason != "" {
-		says = append(says, "a limit holds nodes back, see LimitReached")
+		clauses = append(clauses, "a limit holds nodes back, see LimitReached")
 	}
 	if b := st.summary.Breaker; b != nil && !b.Reset {
-		says = append(says, "the breaker is open and nothing new is done, see BreakerOpen")
+		clauses = append(clauses, "the breaker is open and nothing new is done, see BreakerOpen")
 	}
-	return policy.Sentence(says...)
+	return policy.Sentence(clauses...)
 }
 
 // unselectedHint says what to do about a set that is about no node.
@@ -105,17 +105,17 @@ func unselectedHint(st statusInput) string {
 
 // undoingMessage says what a deletion waits for.
 func undoingMessage(st statusInput) string {
-	says := fmt.Sprintf("The ConditionSet is deleted once its taints are off %s: %s", sample.Count(st.left.Targets, "node"), joinFirst(st.left.Sample))
-	if st.left.Targets > len(st.left.Sample) {
-		says += ", …"
+	message := fmt.Sprintf("The ConditionSet is deleted once its taints are off %s: %s", sample.Count(st.remaining.Targets, "node"), joinFirst(st.remaining.Sample))
+	if st.remaining.Targets > len(st.remaining.Sample) {
+		message += ", …"
 	}
 	if nodes := st.summary.Unreadable; len(nodes) > 0 {
-		says += "; can't read the record of " + unreadableHint(nodes)
+		message += "; can't read the record of " + unreadableHint(nodes)
 	}
 	if st.writeErrors != nil {
-		says += "; " + st.writeErrors.Err.Error()
+		message += "; " + st.writeErrors.Err.Error()
 	}
-	return says + "."
+	return message + "."
 }
 
 // unreadableHint says what to do about nodes with a taint of the set's key and a record that can't be read.
@@ -154,7 +154,7 @@ func ofLimit(hold condition.Reason) bool {
 
 func limitReached(st statusInput) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionLimitReached}
-	var says []string
+	var clauses []string
 	for _, l := range limitReasons {
 		count, ok := st.summary.Holds[l.hold]
 		if !ok {
@@ -163,9 +163,9 @@ func limitReached(st statusInput) metav1.Condition {
 		if c.Reason == "" {
 			c.Reason = l.reason
 		}
-		says = append(says, fmt.Sprintf("%s held back: %s", sample.Count(count.Nodes, "node"), count.Message))
+		clauses = append(clauses, fmt.Sprintf("%s held back: %s", sample.Count(count.Nodes, "node"), count.Message))
 	}
-	c.Message = strings.Join(says, "; ")
+	c.Message = strings.Join(clauses, "; ")
 	return c
 }
 
@@ -199,25 +199,25 @@ func declaredKeys(cs *v1alpha1.ConditionSet) []string {
 // steps keep sets' finalizers and statuses. The acting is the NodeReconciler's.
 func (o *Observer) steps() policy.Steps[*v1alpha1.ConditionSet] {
 	return policy.Steps[*v1alpha1.ConditionSet]{
-		New: func() *v1alpha1.ConditionSet { return &v1alpha1.ConditionSet{} }, Describe: o.describe, Left: o.left, Gone: forgetStates,
+		New: func() *v1alpha1.ConditionSet { return &v1alpha1.ConditionSet{} }, Describe: o.describe, Left: o.remaining, Gone: forgetStates,
 	}
 }
 
-// left counts the nodes that carry a record of the set.
-func (o *Observer) left(_ context.Context, cs *v1alpha1.ConditionSet) (left policy.Left, err error) {
+// remaining counts the nodes that carry a record of the set.
+func (o *Observer) remaining(_ context.Context, cs *v1alpha1.ConditionSet) (remaining policy.Left, err error) {
 	fleet := o.Facts.Fleet
-	left.Targets, left.Sample = fleet.Recorded(cs.UID)
-	left.Unknown = !fleet.Synced() || left.Targets == 0 && !fleet.Undone(cs.UID)
-	return left, nil
+	remaining.Targets, remaining.Sample = fleet.Recorded(cs.UID)
+	remaining.Unknown = !fleet.Synced() || remaining.Targets == 0 && !fleet.Undone(cs.UID)
+	return remaining, nil
 }
 
 // describe computes the status, once this generation is judged by known rules.
-func (o *Observer) describe(_ context.Context, cs *v1alpha1.ConditionSet, left policy.Left) (is policy.Description[*v1alpha1.ConditionSet], err error) {
+func (o *Observer) describe(_ context.Context, cs *v1alpha1.ConditionSet, remaining policy.Left) (is policy.Description[*v1alpha1.ConditionSet], err error) {
 	set, ok := o.policies.Current(cs)
 	if !ok {
 		return policy.Description[*v1alpha1.ConditionSet]{Skip: true}, nil
 	}
-	st := statusInput{storedSet: set, synced: o.Facts.Fleet.Synced(), writeErrors: o.policies.Errors.Get(cs.UID), left: left}
+	st := statusInput{storedSet: set, synced: o.Facts.Fleet.Synced(), writeErrors: o.policies.Errors.Get(cs.UID), remaining: remaining}
 	if st.summary, ok = o.Facts.Fleet.Summary(cs.UID, o.Facts.Moment()); !ok {
 		st.summary = condition.Summary{}
 	}

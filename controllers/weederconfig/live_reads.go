@@ -34,12 +34,12 @@ func (r *PodReconciler) refreshStale(ctx context.Context, plan weeder.Plan) (rea
 		must bool
 		read func() error
 	}{
-		{liveRead{"Service", namespace, service}, r.Observer.watchQuiet(kindSlice, now), func() error {
+		{liveRead{"Service", namespace, service}, r.Observer.watchSilent(kindSlice, now), func() error {
 			return r.readService(ctx, types.NamespacedName{Namespace: namespace, Name: service})
 		}},
 		// Labels of namespaces change once in a blue moon.
 		{liveRead{"Namespace", "", namespace}, namespace != plan.Delete.Key.Namespace, func() error { return r.readNamespace(ctx, namespace) }},
-		{liveRead{of.Kind, namespace, of.Name}, r.Observer.watchQuiet(of.Kind, now), func() error { return r.readWorkload(ctx, of) }},
+		{liveRead{of.Kind, namespace, of.Name}, r.Observer.watchSilent(of.Kind, now), func() error { return r.readWorkload(ctx, of) }},
 	} {
 		if !check.must || r.liveReads.fresh(check.at, now.Add(-r.Observer.Facts.Timings.QuietWatch())) {
 			continue

@@ -93,8 +93,8 @@ const kindSlice = "EndpointSlice"
 var trustedWatches = sets.New(kindSlice, "Deployment", "StatefulSet", "DaemonSet")
 
 // watchHolds follows what the workloads of one of these kinds ask for.
-func watchHolds[T client.Object](o *Observer, kind string, like client.Object) kube.Watch {
-	return kube.On(like,
+func watchHolds[T client.Object](o *Observer, kind string, object client.Object) kube.Watch {
+	return kube.On(object,
 		func(w T) { o.recordEvent(kind); o.observeHold(kind, w) },
 		func(w T) { o.recordEvent(kind); o.forgetHold(workloadKey(kind, w.GetNamespace(), w.GetName())) })
 }
@@ -102,8 +102,8 @@ func watchHolds[T client.Object](o *Observer, kind string, like client.Object) k
 // recordEvent notes that the watch of a kind delivered an event.
 func (o *Observer) recordEvent(kind string) { o.lastEvent.Store(kind, o.Facts.Clock.Now()) }
 
-// watchQuiet says whether the watch of a kind has delivered nothing lately.
-func (o *Observer) watchQuiet(kind string, now time.Time) bool {
+// watchSilent says whether the watch of a kind has delivered nothing lately.
+func (o *Observer) watchSilent(kind string, now time.Time) bool {
 	at, heard := o.lastEvent.Load(kind)
 	return trustedWatches.Has(kind) && (!heard || now.Sub(at.(time.Time)) > o.Facts.Timings.QuietWatch())
 }

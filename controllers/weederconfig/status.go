@@ -82,21 +82,21 @@ func commonConditions(wc *v1alpha1.WeederConfig, st statusInput) policy.Conditio
 // operativeMessage says in numbers what the config does, and why it does less than specified: many tools show only the message
 // of Ready.
 func operativeMessage(st statusInput) string {
-	says := []string{fmt.Sprintf("%d of %d Services are there, %d recovered lately, %d pods were deleted so far", st.summary.Services, st.summary.Named, st.summary.ActiveWindows, st.summary.Deleted)}
+	clauses := []string{fmt.Sprintf("%d of %d Services are there, %d recovered lately, %d pods were deleted so far", st.summary.Services, st.summary.Named, st.summary.ActiveWindows, st.summary.Deleted)}
 	for _, reason := range slices.Sorted(maps.Keys(st.summary.Held)) {
 		if ofLimit(reason) || reason == weeder.HeldByPause {
 			continue
 		}
 		held := st.summary.Held[reason]
-		says = append(says, fmt.Sprintf("%s held back, such as %s", sample.Count(held.Pods, "pod"), held.Message))
+		clauses = append(clauses, sample.Example(held.Pods, "pod", "held back", held.Message))
 	}
 	if t := st.writeErrors; t != nil && t.Partial {
-		says = append(says, fmt.Sprintf("%s can't be deleted, such as %s: %s", sample.Count(t.Targets, "pod"), t.Sample, t.Err))
+		clauses = append(clauses, sample.Example(t.Targets, "pod", "can't be deleted", fmt.Sprintf("%s: %s", t.Sample, t.Err)))
 	}
 	if limitReached(st).Reason != "" {
-		says = append(says, "a limit holds pods back, see LimitReached")
+		clauses = append(clauses, "a limit holds pods back, see LimitReached")
 	}
-	return policy.Sentence(says...)
+	return policy.Sentence(clauses...)
 }
 
 // limitReasons are the holds that are a limit's, with the reason that status gives for them.
@@ -120,7 +120,7 @@ func ofLimit(hold weeder.Reason) bool {
 
 func limitReached(st statusInput) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionLimitReached}
-	var says []string
+	var clauses []string
 	for _, l := range limitReasons {
 		held, ok := st.summary.Held[l.hold]
 		if !ok {
@@ -129,10 +129,10 @@ func limitReached(st statusInput) metav1.Condition {
 		if c.Reason == "" {
 			c.Reason = l.reason
 		}
-		says = append(says, fmt.Sprintf("%s held back, such as %s", sample.Count(held.Pods, "pod"), held.Message))
+		clauses = append(clauses, sample.Example(held.Pods, "pod", "held back", held.Message))
 	}
-	if len(says) > 0 {
-		c.Message = policy.Sentence(says...)
+	if len(clauses) > 0 {
+		c.Message = policy.Sentence(clauses...)
 	}
 	return c
 }

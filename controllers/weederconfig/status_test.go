@@ -49,10 +49,10 @@ func TestLimitReachedTellsWhichLimit(t *testing.T) {
 		{"none", map[weeder.Reason]weeder.HoldCount{"Cooldown": {Pods: 1, Message: "c"}}, "", ""},
 		{"the minute", map[weeder.Reason]weeder.HoldCount{"MaxPodDeletionsPerMinute": {Pods: 2, Message: "m"}}, "TooManyPodDeletions", "2 pods held back, such as m."},
 		{"the window", map[weeder.Reason]weeder.HoldCount{"MaxDeletionsPerWatch": {Pods: 2, Message: "w"}}, "BudgetSpent", "2 pods held back, such as w."},
-		{"the workload", map[weeder.Reason]weeder.HoldCount{"MaxRepeatsPerOwner": {Pods: 1, Message: "r"}}, "BudgetSpent", "1 pod held back, such as r."},
+		{"the workload", map[weeder.Reason]weeder.HoldCount{"MaxRepeatsPerOwner": {Pods: 1, Message: "r"}}, "BudgetSpent", "1 pod held back: r."},
 		{"two at once", map[weeder.Reason]weeder.HoldCount{"MaxRepeatsPerOwner": {Pods: 1, Message: "r"}, "MaxPodDeletionsPerMinute": {Pods: 2, Message: "m"}},
-			"TooManyPodDeletions", "2 pods held back, such as m; 1 pod held back, such as r."},
-		{"a budget, in the API server's words", map[weeder.Reason]weeder.HoldCount{"MaxRepeatsPerOwner": {Pods: 1, Message: "it would violate the budget."}}, "BudgetSpent", "1 pod held back, such as it would violate the budget."},
+			"TooManyPodDeletions", "2 pods held back, such as m; 1 pod held back: r."},
+		{"a budget, in the API server's words", map[weeder.Reason]weeder.HoldCount{"MaxRepeatsPerOwner": {Pods: 1, Message: "it would violate the budget."}}, "BudgetSpent", "1 pod held back: it would violate the budget."},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := limitReached(statusInput{summary: weeder.Summary{Held: tc.held}})

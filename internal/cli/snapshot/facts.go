@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
@@ -37,7 +38,7 @@ type Facts struct {
 	at       timing.Moment
 	weeder   *weeder.State
 	// known has registrations that were read before, fields what the stored ones read of objects.
-	known  dependents.Known
+	known  *lru.Cache
 	fields registration.Fields
 
 	ownNamespace string
@@ -73,7 +74,7 @@ func newFacts(ctx context.Context, s *Snapshot, g *guard.Guard, ownNamespace str
 	if err != nil {
 		return nil, err
 	}
-	f := &Facts{snapshot: s, fleet: condition.NewFleet(policy.Limits), at: at, fields: storedFields(s), ownNamespace: ownNamespace}
+	f := &Facts{snapshot: s, fleet: condition.NewFleet(policy.Limits), at: at, known: dependents.NewKnown(), fields: storedFields(s), ownNamespace: ownNamespace}
 	f.weeder = newWeeder(s, policy.Limits, ownNamespace, frozen)
 	f.fleet.SetPolicy(policy, f.at)
 	for _, node := range allOf[corev1.Node](s.Objects) {

@@ -204,7 +204,8 @@ func TestWhenNodesComeBackTheLimitGrows(t *testing.T) {
 		t.Error("tainted though it is the last one")
 	}
 	for _, name := range []string{"w00", "w01"} {
-		if _, wake := m.see(name, func(n *corev1.Node) { n.Spec.Unschedulable = false }); name == "w01" && !slices.Contains(wake, "sick") {
+		wake := m.woken(func() { m.see(name, func(n *corev1.Node) { n.Spec.Unschedulable = false }) })
+		if name == "w01" && !slices.Contains(wake, "sick") {
 			t.Errorf("woken: %v", wake)
 		}
 	}
@@ -314,7 +315,7 @@ func TestAnOwnCapThatIsFreedWakesTheQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.fleet.Written("w00", n.ResourceVersion)
-	if _, wake := m.fleet.ObserveNode(n, moment(noon)); !slices.Contains(wake, "w01") {
+	if wake := m.woken(func() { m.fleet.ObserveNode(n, moment(noon)) }); !slices.Contains(wake, "w01") {
 		t.Errorf("wakes %v, want the node that waits for the set's own cap", wake)
 	}
 }

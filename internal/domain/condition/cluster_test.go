@@ -107,8 +107,15 @@ func manage(t testing.TB, limits limit.Limits, nodes []*corev1.Node, sets ...*co
 }
 
 // see changes a node and shows it to the fleet.
-func (m *manager) see(name string, options ...nodeOption) (changed bool, wake []string) {
+func (m *manager) see(name string, options ...nodeOption) (changed bool) {
 	return m.fleet.ObserveNode(m.api.update(name, options...), moment(m.now))
+}
+
+// woken are the nodes that an act lets go on.
+func (m *manager) woken(act func()) []string {
+	m.fleet.DrainRequeues()
+	act()
+	return m.fleet.DrainRequeues()
 }
 
 // decide plans a node with evidence of no system pods.

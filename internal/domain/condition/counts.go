@@ -153,8 +153,8 @@ func (c *counts) zonesCounted() int {
 	return n
 }
 
-// recount updates the counts to what the node carries, and marks its sets dirty. freed: other nodes have more headroom now.
-func (f *Fleet) recount(n *nodeState) (freed bool) {
+// recount updates the counts to what the node carries, marks its sets dirty, and requeues other nodes if they have more headroom now.
+func (f *Fleet) recount(n *nodeState) {
 	was, is := n.usage, n.currentUsage(f.isDeclared)
 	f.counts.add(was, -1)
 	f.counts.add(is, 1)
@@ -165,8 +165,15 @@ func (f *Fleet) recount(n *nodeState) (freed bool) {
 	}
 	n.usage = is
 	f.withRecord.set(n.slot, n.hasRecord())
-	return was.repels && !is.repels || was.evicts && !is.evicts || was.tainted && !is.tainted || !subset(was.sets, is.sets) ||
-		is.counted && (!was.counted || was.zone != is.zone)
+	if was.frees(is) {
+		f.requeueHeads()
+	}
+}
+
+// frees says whether other nodes have more headroom once the node counts for what it is now.
+func (u usage) frees(is usage) bool {
+	return u.repels && !is.repels || u.evicts && !is.evicts || u.tainted && !is.tainted || !subset(u.sets, is.sets) ||
+		is.counted && (!u.counted || u.zone != is.zone)
 }
 
 // hasRecord says whether the node has a record, or a write in flight.

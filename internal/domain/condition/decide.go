@@ -168,14 +168,14 @@ func (p *planner) reportFlapping(c Claimant, claim OwnedTaint, m Match) {
 	if !claim.flaps() {
 		return
 	}
-	says := fmt.Sprintf("the node was tainted %d times within an hour, last at %s", claim.TaintCount, claim.Since.UTC().Format(time.RFC3339))
+	message := fmt.Sprintf("the node was tainted %d times within an hour, last at %s", claim.TaintCount, claim.Since.UTC().Format(time.RFC3339))
 	if c.Effect == corev1.TaintEffectNoExecute {
-		says += "; the taint stays at NoSchedule"
+		message += "; the taint stays at NoSchedule"
 	}
 	if wait := c.recoverAfter(claim); wait > c.RecoverAfter {
-		says += fmt.Sprintf("; the taint goes once the conditions have been clear for %s", wait)
+		message += fmt.Sprintf("; the taint goes once the conditions have been clear for %s", wait)
 	}
-	p.plan.Holds = append(p.plan.Holds, Hold{Set: c.UID, Reason: HeldByFlapping, At: m.ForElapsedAt, Message: says})
+	p.plan.Holds = append(p.plan.Holds, Hold{Set: c.UID, Reason: HeldByFlapping, At: m.ForElapsedAt, Message: message})
 }
 
 // recordTaint puts a taint that is set now into the history, to notice flapping.

@@ -54,15 +54,14 @@ type Fleet struct {
 	setIndex     setIndex
 	union        atomic.Pointer[union] // nil when it must be recomputed
 	withRecord   nodeSet               // nodes with a record, or with a write in flight
-	lastObserved int                   // the slot of the node that was observed last
 	counts       counts
 	deleted      deletedNodes
 	evictions    limit.Memory
 	recalls      int // how often evictions were recalled that were news
 	taintHistory taintHistory
-	formerSets   map[string]formerSet    // by the names of sets that were deleted
+	deletedSets  map[string]deletedSet   // by the names of sets that were deleted
 	held         map[*nodeState]struct{} // nodes with holds
-	requeues     sets.Set[string]        // those that may proceed, since another left the queue
+	requeues     sets.Set[string]        // those that may proceed, see DrainRequeues
 	dirty        map[types.UID]string    // sets whose status may have changed, and their names
 }
 
@@ -71,7 +70,7 @@ func NewFleet(limits limit.Limits) *Fleet {
 	return &Fleet{
 		policy: Policy{Limits: limits, Precedence: PrecedenceKey},
 		nodes:  map[string]*nodeState{}, sets: map[types.UID]*setState{},
-		declared: map[string]bool{}, orphans: map[types.UID]bool{}, dirty: map[types.UID]string{}, taintHistory: taintHistory{taints: map[historyKey][]PastTaint{}}, formerSets: map[string]formerSet{},
+		declared: map[string]bool{}, orphans: map[types.UID]bool{}, dirty: map[types.UID]string{}, taintHistory: taintHistory{taints: map[historyKey][]PastTaint{}}, deletedSets: map[string]deletedSet{},
 		index: index{by: map[trait]*nodeSet{}}, setIndex: setIndex{}, counts: newCounts(), deleted: deletedNodes{}, held: map[*nodeState]struct{}{}, requeues: sets.New[string](),
 	}
 }
@@ -138,8 +137,8 @@ func (f *Fleet) DrainDirty() []string {
 	return dirty
 }
 
-// DrainRequeues returns the held nodes that may proceed since another left the queue before them, which may happen with every
-// decision.
+// DrainRequeues returns the held nodes that may have headroom since the last call, which may happen with every call: another node needs
+// less, or left the queue before them.
 func (f *Fleet) DrainRequeues() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -224,39 +223,34 @@ const (
 	ReadLive
 )
 
-// Written records the resource version that a plan's write returned. requeue are held nodes that may have headroom now.
-func (f *Fleet) Written(name, version string) (requeue []string) {
+// Written records the resource version that a plan's write returned.
+func (f *Fleet) Written(name, version string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := f.nodes[name]
 	if n == nil || n.inFlight == nil {
-		return nil
+		return
 	}
 	n.inFlight.version = version
-	if older(n.ResourceVersion, version) {
-		return nil
+	if !older(n.ResourceVersion, version) { // the watch was faster
+		f.finishWrite(n)
 	}
-	return f.finishWrite(n) // the watch was faster
 }
 
-// Failed records that a plan's write surely did nothing. requeue are held nodes that may have headroom now. It isn't called
-// after an uncertain failure: the reservation stays until a live read.
-func (f *Fleet) Failed(name string) (requeue []string) {
+// Failed records that a plan's write surely did nothing. It isn't called after an uncertain failure: the reservation stays until a
+// live read.
+func (f *Fleet) Failed(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if n := f.nodes[name]; n != nil && n.inFlight != nil {
-		return f.finishWrite(n)
+	if n := f.nodes[name]; n != nil {
+		f.finishWrite(n)
 	}
-	return nil
 }
 
 // finishWrite ends what is in flight for a node: what is known of it is all there is.
-func (f *Fleet) finishWrite(n *nodeState) (requeue []string) {
+func (f *Fleet) finishWrite(n *nodeState) {
 	n.inFlight = nil
-	if f.recount(n) {
-		return f.queueHeads()
-	}
-	return nil
+	f.recount(n)
 }
 
 // claimants are the sets that match the node or have an entry in its record, the oldest first.

@@ -30,32 +30,30 @@ type claimKey struct {
 	key string
 }
 
-// ObserveNode takes in a node as the API server has it. changed: the node's plan may differ now.
-// requeue are held nodes that may have headroom now. A version older than the known one is ignored.
-func (f *Fleet) ObserveNode(node *corev1.Node, at timing.Moment) (changed bool, requeue []string) {
+// ObserveNode takes in a node as the API server has it. changed: the node's plan may differ now. A version older than the known one
+// is ignored.
+func (f *Fleet) ObserveNode(node *corev1.Node, at timing.Moment) (changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.observe(node, at, false)
 }
 
-// ObserveLive takes in a node read live after a write of ours whose outcome was uncertain: it shows the outcome. requeue
-// are held nodes that may have headroom now. One read is enough, provided that no cache answers it: a get without a
-// resourceVersion, as the manager's API reader sends it, is a quorum read of etcd (kube-apiserver's watch cache passes it
-// on), so what it doesn't show wasn't there when it was asked for.
-func (f *Fleet) ObserveLive(node *corev1.Node, at timing.Moment) (requeue []string) {
+// ObserveLive takes in a node read live after a write of ours whose outcome was uncertain: it shows the outcome. One read is enough,
+// provided that no cache answers it: a get without a resourceVersion, as the manager's API reader sends it, is a quorum read of etcd
+// (kube-apiserver's watch cache passes it on), so what it doesn't show wasn't there when it was asked for.
+func (f *Fleet) ObserveLive(node *corev1.Node, at timing.Moment) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	_, requeue = f.observe(node, at, true)
-	return requeue
+	f.observe(node, at, true)
 }
 
-func (f *Fleet) observe(node *corev1.Node, at timing.Moment, live bool) (changed bool, requeue []string) {
+func (f *Fleet) observe(node *corev1.Node, at timing.Moment, live bool) (changed bool) {
 	n := f.nodes[node.Name]
 	if n != nil && older(node.ResourceVersion, n.ResourceVersion) { // of a former node of this name, too
 		if live {
-			requeue = f.finishWrite(n)
+			f.finishWrite(n)
 		}
-		return false, requeue
+		return false
 	}
 	if n != nil && n.UID != node.UID {
 		f.forget(n, at)
@@ -65,19 +63,17 @@ func (f *Fleet) observe(node *corev1.Node, at timing.Moment, live bool) (changed
 		n = &nodeState{Node: NewNode(node, nil, at.Now), undone: map[claimKey]time.Time{}}
 		n.slot, f.nodes[n.Name] = f.index.add(n), n
 		f.replace(n, nil, at)
-		return true, f.queueHeads()
+		f.requeueHeads()
+		return true
 	}
 	before := n.Node
 	n.Node = NewNode(node, before, at.Now)
-	f.lastObserved = n.slot
 	n.recordUndone(before.Owned, n.Owned, at.Now)
 	if !n.clearWritten(live) && n.equalExceptHeartbeats(before) {
-		return f.livenessChanged(n, before, at), nil
+		return f.livenessChanged(n, before, at)
 	}
-	if f.replace(n, before, at) {
-		requeue = f.queueHeads()
-	}
-	return true, requeue
+	f.replace(n, before, at)
+	return true
 }
 
 // recordUndone remembers when claims went from the record, by whomever: what comes after is another act.
@@ -99,15 +95,13 @@ func (n *nodeState) clearWritten(live bool) bool {
 }
 
 // ForgetNode removes a node that is gone, unless another has come under its name.
-func (f *Fleet) ForgetNode(name string, uid types.UID, at timing.Moment) (requeue []string) {
+func (f *Fleet) ForgetNode(name string, uid types.UID, at timing.Moment) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	n := f.nodes[name]
-	if n == nil || n.UID != uid {
-		return nil
+	if n := f.nodes[name]; n != nil && n.UID == uid {
+		f.forget(n, at)
+		f.requeueHeads()
 	}
-	f.forget(n, at)
-	return f.queueHeads()
 }
 
 // ObserveLease takes in a renewal of a node's Lease, the sign of life for conditions without a heartbeat.
@@ -127,9 +121,9 @@ func (f *Fleet) ObserveLease(name string, renewed time.Time, at timing.Moment) (
 	return f.livenessChanged(n, before, at)
 }
 
-// replace takes in how a node is now; before is what was known of it, nil for nothing. freed: other nodes have more headroom now.
-func (f *Fleet) replace(n *nodeState, before *Node, at timing.Moment) (freed bool) {
-	freed = f.recount(n)
+// replace takes in how a node is now; before is what was known of it, nil for nothing.
+func (f *Fleet) replace(n *nodeState, before *Node, at timing.Moment) {
+	f.recount(n)
 	f.recordEviction(n, at.Now)
 	f.taintHistory.observe(before, n.Node, at.Now)
 	if before != nil {
@@ -143,7 +137,6 @@ func (f *Fleet) replace(n *nodeState, before *Node, at timing.Moment) (freed boo
 	if before != nil && !sameTaints(before.Taints, n.Taints) { // somebody may have taken away what sets count
 		f.markClaimantsDirty(n)
 	}
-	return freed
 }
 
 // forget takes out a node that is gone.

@@ -19,7 +19,7 @@ func (f *Fleet) ObserveSet(set *Set, state lifecycle.State, stored *limit.Openin
 	f.addDeclared(set.KeysDeclared)
 	was := f.sets[set.UID]
 	if stored != nil {
-		delete(f.formerSets, set.Name) // what it left is written down
+		delete(f.deletedSets, set.Name) // what it left is written down
 	}
 	if was != nil && f.follows && was.breaker.Follow(stored) {
 		f.markDirty(was)
@@ -32,7 +32,7 @@ func (f *Fleet) ObserveSet(set *Set, state lifecycle.State, stored *limit.Openin
 	touched := sets.New[string]()
 	if was != nil {
 		s.breaker = was.breaker // the leader's own is never older than the stored one, and a follower's is the stored one
-		s.inheritDeletedMatching(was.Members, was.deletedMatching)
+		s.inheritDeletedMatching(was)
 		touched.Insert(f.concerned(was)...)
 		f.setIndex.remove(was)
 	} else if stored == nil {
@@ -72,7 +72,7 @@ func (f *Fleet) ForgetSet(uid types.UID, at timing.Moment) (affected []string) {
 		return nil
 	}
 	f.setIndex.remove(s)
-	f.keepFormer(s, at.Now)
+	f.recordDeletedSet(s, at.Now)
 	f.markDirty(s)
 	delete(f.sets, uid)
 	delete(f.dirty, uid)

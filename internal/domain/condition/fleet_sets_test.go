@@ -135,7 +135,7 @@ func TestWhoTakesOverTheTaintOfASetThatIsGone(t *testing.T) {
 func TestRelabelledNodes(t *testing.T) {
 	m := manage(t, calm("5", "5"), workers(10, kubeletSick, labelled("pool", "a")), newSet(t, "a", "nodeSelector: {matchLabels: {pool: a}}\n"+noSchedule))
 	m.settle("w00")
-	if changed, _ := m.see("w00", labelled("pool", "b")); !changed {
+	if !m.see("w00", labelled("pool", "b")) {
 		t.Error("a relabelled node isn't looked at")
 	}
 	m.settle("w00")

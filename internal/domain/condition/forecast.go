@@ -128,20 +128,11 @@ func (f *Fleet) forecastReporters(p *Forecast, s *Set, at timing.Moment) {
 	}
 }
 
-// anyAlive says whether the reporter is alive on some node. The node observed last most likely shows it; only where
-// a reporter is silent are all of its nodes looked at.
+// anyAlive says whether the reporter is alive on some node. Mostly the first shows it.
 func (f *Fleet) anyAlive(m Member, s *Set, at timing.Moment) bool {
-	alive := func(slot int) bool {
+	for slot := range f.index.with(reports(m.Type)).slots() {
 		n := f.index.slots[slot]
-		r, _ := n.Observations.Of(m.Type)
-		return n.alive(r, m, s.StaleAfter, at)
-	}
-	reporting := f.index.with(reports(m.Type))
-	if reporting.has(f.lastObserved) && alive(f.lastObserved) {
-		return true
-	}
-	for slot := range reporting.slots() {
-		if alive(slot) {
+		if r, _ := n.Observations.Of(m.Type); n.alive(r, m, s.StaleAfter, at) {
 			return true
 		}
 	}

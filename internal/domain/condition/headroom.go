@@ -239,6 +239,9 @@ func (f *Fleet) firstInQueue(queue string) (nodes []string) {
 	return nodes
 }
 
+// requeueHeads requeues the longest-waiting nodes of every queue.
+func (f *Fleet) requeueHeads() { f.requeues.Insert(f.queueHeads()...) }
+
 // queueHeads are the longest-waiting nodes of every queue.
 func (f *Fleet) queueHeads() []string {
 	queues, heads := sets.New[string](), sets.New[string]()

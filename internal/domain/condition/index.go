@@ -227,8 +227,7 @@ func (s *nodeSet) intersect(other *nodeSet) { s.number.And(&s.number, &other.num
 func (s *nodeSet) subtract(other *nodeSet)  { s.number.AndNot(&s.number, &other.number) }
 func (s *nodeSet) union(other *nodeSet)     { s.number.Or(&s.number, &other.number) }
 
-func (s *nodeSet) has(slot int) bool { return s.number.Bit(slot) == 1 }
-func (s *nodeSet) empty() bool       { return s.number.Sign() == 0 }
+func (s *nodeSet) empty() bool { return s.number.Sign() == 0 }
 
 func (s *nodeSet) count() (nodes int) {
 	for _, word := range s.number.Bits() {

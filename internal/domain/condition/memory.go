@@ -115,44 +115,40 @@ func (p *taintHistory) markWithdrawn(before, after *Node, withdrawn func(types.U
 // inFuture says whether a time lies further in the future than clocks may be apart: it is forged, or our clock was set back since.
 func inFuture(t, now time.Time) bool { return t.After(now.Add(maxClockSkew)) }
 
-// formerSet is what a deleted set passes on to one created under its name within historyRetention: an open breaker, and the nodes that
+// deletedSet is what a deleted set passes on to one created under its name within historyRetention: an open breaker, and the nodes that
 // were deleted while they matched. Recreating a set doesn't mean that somebody checked the reporter.
-type formerSet struct {
-	opening         limit.Opening
-	members         []Member
-	deletedMatching limit.Memory
-	until           time.Time
+type deletedSet struct {
+	*setState
+	until time.Time
 }
 
-// keepFormer stores what a deleted set passes on. A breaker that was reset counts as closed: the reset was for that opening alone.
-func (f *Fleet) keepFormer(s *setState, now time.Time) {
-	maps.DeleteFunc(f.formerSets, func(_ string, former formerSet) bool { return !now.Before(former.until) })
-	former := formerSet{members: s.Members, deletedMatching: s.deletedMatching, until: now.Add(historyRetention)}
-	if s.breaker.Blocks() {
-		former.opening, _ = s.breaker.Opening()
-	}
-	f.formerSets[s.Name] = former
+// recordDeletedSet stores what a deleted set passes on.
+func (f *Fleet) recordDeletedSet(s *setState, now time.Time) {
+	maps.DeleteFunc(f.deletedSets, func(_ string, deleted deletedSet) bool { return !now.Before(deleted.until) })
+	f.deletedSets[s.Name] = deletedSet{s, now.Add(historyRetention)}
 }
 
 // inherit gives a new set what the former set of its name passed on.
 func (f *Fleet) inherit(s *setState, now time.Time) {
 	f.reopen(s, now)
-	if former, ok := f.formerSets[s.Name]; ok {
-		s.inheritDeletedMatching(former.members, former.deletedMatching)
+	if deleted, ok := f.deletedSets[s.Name]; ok {
+		s.inheritDeletedMatching(deleted.setState)
 	}
 }
 
-// reopen gives a set the open breaker that the former one of its name left, until its own status records an opening.
+// reopen gives a set the open breaker that the former one of its name left, until its own status records an opening. One that was reset
+// counts as closed: the reset was for that opening alone.
 func (f *Fleet) reopen(s *setState, now time.Time) {
-	if former, ok := f.formerSets[s.Name]; ok && former.opening.ID != "" && now.Before(former.until) {
-		s.breaker.Restore(former.opening)
+	if deleted, ok := f.deletedSets[s.Name]; ok && deleted.breaker.Blocks() && now.Before(deleted.until) {
+		opening, _ := deleted.breaker.Opening()
+		s.breaker.Restore(opening)
 	}
 }
 
 // inheritDeletedMatching takes over which nodes were deleted while they matched the same conditions.
-func (s *setState) inheritDeletedMatching(members []Member, deletedMatching limit.Memory) {
-	if slices.Equal(s.Members, members) {
-		s.deletedMatching = deletedMatching
+func (s *setState) inheritDeletedMatching(from *setState) {
+	if slices.Equal(s.Members, from.Members) {
+		s.deletedMatching = from.deletedMatching
 	}
 }
 
@@ -168,7 +164,7 @@ func (f *Fleet) recordEviction(n *nodeState, now time.Time) {
 // each observation.
 func (f *Fleet) expire(now time.Time) {
 	if f.deleted.expire(now, f.policy.Limits.EvictPace) {
-		f.requeues.Insert(f.queueHeads()...)
+		f.requeueHeads()
 	}
 }
 

@@ -47,8 +47,8 @@ type PastTaint struct {
 	At  metav1.Time `json:"at"`
 	// Evicted is when that taint became NoExecute, if it did.
 	Evicted *metav1.Time `json:"evicted,omitempty"`
-	// PutBack: someone else had removed it.
-	PutBack bool `json:"putBack,omitempty"`
+	// TaintRestored: someone else had removed it.
+	TaintRestored bool `json:"putBack,omitempty"`
 	// Withdrawn: it went with its set, which was deleted or only observed, and not since conditions came and went.
 	Withdrawn bool `json:"-"`
 }
@@ -166,14 +166,14 @@ func (p *planner) dropConflicting(owned *Ownership) {
 
 func (p *planner) taints(owned Ownership) []corev1.Taint {
 	var taints []corev1.Taint
-	placed := map[string]bool{}
+	present := map[string]bool{}
 	for _, t := range p.Node.Taints {
 		if !p.mayRemove(t) {
 			taints = append(taints, t)
-			placed[t.Key] = placed[t.Key] || t.Effect == owned.Effect(t.Key)
+			present[t.Key] = present[t.Key] || t.Effect == owned.Effect(t.Key)
 			continue
 		}
-		placed[t.Key] = true
+		present[t.Key] = true
 		switch effect := owned.Effect(t.Key); effect {
 		case "":
 		case t.Effect:
@@ -183,8 +183,8 @@ func (p *planner) taints(owned Ownership) []corev1.Taint {
 		}
 	}
 	for _, t := range owned.Taints {
-		if !placed[t.Key] && !p.untainted[t.Key] && p.mayOwn(t.Key) { // a forged claim puts no taint anywhere
-			placed[t.Key] = true
+		if !present[t.Key] && !p.untainted[t.Key] && p.mayOwn(t.Key) { // a forged claim puts no taint anywhere
+			present[t.Key] = true
 			taints = append(taints, p.taint(t.Key, owned.Effect(t.Key)))
 		}
 	}

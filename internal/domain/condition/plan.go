@@ -47,7 +47,7 @@ const (
 	PolicyWithdrawn    Reason = "PolicyDeletedOrObserving"
 	RecordInvalid      Reason = "RecordNotOurs"
 	Restored           Reason = "PolicyRestored"
-	PutBack            Reason = "TaintWasRemoved"
+	TaintRestored      Reason = "TaintWasRemoved"
 	HeldByLimit        Reason = "LimitReached"
 	HeldByEvictLimit   Reason = "EvictLimitReached"
 	HeldByEvictPace    Reason = "EvictionPace"

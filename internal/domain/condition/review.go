@@ -111,7 +111,7 @@ func (p *planner) reviewMatch(c Claimant, claim OwnedTaint) {
 	case m.Phase == Matching && removed && c.State == lifecycle.Active:
 		p.restore(c, claim, m)
 	case removed:
-		p.drop(claim, PutBack) // someone else took it away, and there's no ground to put it back
+		p.drop(claim, TaintRestored) // someone else took it away, and there's no ground to put it back
 	case m.Phase == Matching:
 		p.next = append(p.next, p.withCurrentEffect(c, claim, m))
 	default:
@@ -176,14 +176,14 @@ func (p *planner) restore(c Claimant, claim OwnedTaint, m Match) {
 	want, at := c.effectFor(claim, p.At.Now)
 	to := p.permitted(c, want, m, "", true)
 	if to == "" {
-		p.drop(was, PutBack)
+		p.drop(was, TaintRestored)
 		return
 	}
 	p.plan.requeueAt(at)
 	p.reportFlapping(c, claim, m)
-	p.step(c, Taint, PutBack, OwnedTaint{}, to, p.now().Time)
+	p.step(c, Taint, TaintRestored, OwnedTaint{}, to, p.now().Time)
 	claim.Effect, claim.Generation = to, c.Generation
-	p.history = append(p.history, PastTaint{Set: c.UID, Key: claim.Key, At: p.now(), PutBack: true})
+	p.history = append(p.history, PastTaint{Set: c.UID, Key: claim.Key, At: p.now(), TaintRestored: true})
 	p.next = append(p.next, p.markEvicting(claim))
 }
 
@@ -193,7 +193,7 @@ func (p *planner) restore(c Claimant, claim OwnedTaint, m Match) {
 func (p *planner) restoreAt(key string) (at time.Time) {
 	n := 0
 	for _, h := range p.history {
-		if h.PutBack && h.Key == key {
+		if h.TaintRestored && h.Key == key {
 			n++
 			at = timing.Later(at, h.At.Add(backoff(n)))
 		}

@@ -79,8 +79,8 @@ func changedFields(changes ...change) (fields []string) {
 // narrows says whether the selector selects no object that the former one didn't: each former requirement is still made.
 func narrows(s, was labels.Selector) bool {
 	requirements, _ := s.Requirements()
-	former, _ := was.Requirements()
-	return !slices.ContainsFunc(former, func(f labels.Requirement) bool {
+	previous, _ := was.Requirements()
+	return !slices.ContainsFunc(previous, func(f labels.Requirement) bool {
 		return !slices.ContainsFunc(requirements, func(r labels.Requirement) bool { return implies(r, f) })
 	})
 }
@@ -112,6 +112,6 @@ func caps(is, was *intstr.IntOrString) bool {
 		return is.IntVal <= was.IntVal
 	}
 	share, ok := limit.Percent(*is)
-	former, formerly := limit.Percent(*was)
-	return ok && formerly && share <= former
+	previous, isPercent := limit.Percent(*was)
+	return ok && isPercent && share <= previous
 }

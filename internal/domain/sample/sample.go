@@ -53,6 +53,14 @@ func Count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
+// Example counts things of which something is true, and gives one of them: 1 pod held back: a, 2 pods held back, such as a.
+func Example(n int, noun, is, example string) string {
+	if n == 1 {
+		return Count(n, noun) + " " + is + ": " + example
+	}
+	return Count(n, noun) + " " + is + ", such as " + example
+}
+
 // Cut keeps a text within so many bytes; one that was longer ends with an ellipsis.
 func Cut(text string, most int) string {
 	const cut = " …"

@@ -17,6 +17,8 @@ type configState struct {
 	state lifecycle.State
 	// seen is each watched Service's state when it was last judged; one that wasn't seen yet is missing.
 	seen map[types.NamespacedName]lastReadiness
+	// windows are the open ones, by Service.
+	windows map[types.NamespacedName]*window
 	// held are the pods that it holds back: it is asked for them while thousands crash-loop that are none of its business.
 	held map[*podState]struct{}
 	// inherited is what a former process left open.
@@ -55,13 +57,13 @@ func (s *State) ObserveConfig(c *Config, state lifecycle.State, at timing.Moment
 	first := cs == nil
 	if first {
 		cs = &configState{
-			seen: map[types.NamespacedName]lastReadiness{}, held: map[*podState]struct{}{},
+			seen: map[types.NamespacedName]lastReadiness{}, windows: map[types.NamespacedName]*window{}, held: map[*podState]struct{}{},
 			inherited: inheritedWindows{byService: map[types.NamespacedName]Window{}}, totals: totals{skipped: map[Reason]int64{}},
 		}
 		s.configs[c.UID] = cs
 	} else {
 		s.removeFromScope(cs)
-		for w := range s.windowsOf(cs) {
+		for _, w := range cs.windows {
 			s.unhold(w) // all of them are decided on again
 		}
 	}
@@ -76,7 +78,7 @@ func (s *State) ObserveConfig(c *Config, state lifecycle.State, at timing.Moment
 	}
 	s.markDirty(cs)
 	s.evaluateAll(cs, at)
-	for w := range s.windowsOf(cs) {
+	for _, w := range cs.windows {
 		due = append(due, s.selectedPods(w, at)...)
 	}
 	return sortedKeys(due)
@@ -164,7 +166,7 @@ func (s *State) endUnwatched(cs *configState) {
 			s.forgetReadiness(cs, key)
 		}
 	}
-	for w := range s.windowsOf(cs) {
+	for _, w := range cs.windows {
 		if watches(w.key()) {
 			w.Ends = w.Opened.Add(cs.WatchDuration)
 			continue
@@ -182,7 +184,7 @@ func (s *State) ForgetConfig(uid types.UID) {
 	if cs == nil {
 		return
 	}
-	for w := range s.windowsOf(cs) {
+	for _, w := range cs.windows {
 		s.close(w)
 	}
 	for key := range cs.seen {

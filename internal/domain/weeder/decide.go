@@ -25,11 +25,10 @@ const (
 
 // sent is a deletion that was decided, with all that it took.
 type sent struct {
-	record   *Record
-	pod      *podState
-	workload Workload
-	of       *configState
-	window   *window
+	record *Record
+	pod    *podState
+	of     *configState
+	window *window
 }
 
 // Decide plans a pod and reserves what its deletion takes from the limits, until it surely failed. Doubt says why what is
@@ -73,17 +72,26 @@ func (s *State) input(p *podState, at timing.Moment) Input {
 
 // openings are the open windows that select a pod, the oldest config first.
 func (s *State) openings(p *podState, at timing.Moment) (openings []Opening) {
-	var windows []*window
-	for _, w := range s.windows[p.Namespace] {
-		if w.selects(p, at.Now) {
-			windows = append(windows, w)
-		}
-	}
+	windows := s.openWindows(p, at.Now)
 	slices.SortFunc(windows, compareWindows)
 	for _, w := range windows {
 		openings = append(openings, s.opening(p, w))
 	}
 	return openings
+}
+
+// openWindows are those that select a pod.
+func (s *State) openWindows(p *podState, now time.Time) (windows []*window) {
+	if !p.actionable() {
+		return nil
+	}
+	for c := range s.claimsOn(p.Pod, func(*configState) bool { return true }) {
+		w := c.windows[types.NamespacedName{Namespace: p.Namespace, Name: c.service}]
+		if w != nil && w.selects(p, now) && !slices.Contains(windows, w) {
+			windows = append(windows, w)
+		}
+	}
+	return windows
 }
 
 // opening is a window as it is to a pod.
@@ -115,16 +123,16 @@ func (s *State) recordHolds(p *podState, plan *Plan, now time.Time) {
 }
 
 func (s *State) reserve(p *podState, d *Deletion, at timing.Moment) {
-	cs, workload, w := s.configs[d.Config], p.Workload(), s.windowOf(d.Config, p.Namespace, d.Service)
+	cs, w := s.configs[d.Config], s.windowOf(d.Config, p.Namespace, d.Service)
 	record := &Record{
-		At: at.Now, Server: at.ServerNow(), Namespace: p.Namespace, Pod: p.Name, UID: p.UID, Owner: workload.String(), Service: d.Service, Before: d.Before,
+		At: at.Now, Server: at.ServerNow(), Namespace: p.Namespace, Pod: p.Name, UID: p.UID, Owner: p.Workload().String(), Service: d.Service, Before: d.Before,
 	}
 	w.Deleted++
 	w.LastDeletion = at.Now
-	s.log.add(workload, record)
+	s.log = append(s.log, record)
 	cs.deleted++
 	cs.add(record)
-	s.sent[p.UID] = &sent{record: record, pod: p, workload: workload, of: cs, window: w}
+	s.sent[p.UID] = &sent{record: record, pod: p, of: cs, window: w}
 	s.clearHolds(p)
 	s.markDirty(cs)
 }
@@ -150,7 +158,8 @@ func (s *State) Revalidate(plan Plan, at timing.Moment) string {
 	return in.firstHold(s.opening(p, decided.window), in.excluded, in.holdAnnotated, in.notPermitted, in.inDoubt, in.limitReached).Message
 }
 
-// Confirm says that the API server has just taken the deletion of the pod with this UID. No other follows for that pod.
+// Confirm says that the API server has just taken the deletion of the pod with this UID. No other follows for that pod. Cooldown and the
+// minute count from now: with a slow API server pods would else go sooner after each other, and more of them in a minute, than they may.
 func (s *State) Confirm(uid types.UID, at timing.Moment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,9 +168,9 @@ func (s *State) Confirm(uid types.UID, at timing.Moment) {
 		return
 	}
 	delete(s.sent, uid)
-	s.log.confirm(d.record, at.Now)
+	d.record.confirmedAt = at.Now
 	if d.pod.confirmed = true; s.pods[d.pod.Namespace][d.pod.Name] == d.pod {
-		s.updateCrashing(d.pod)
+		s.clearUnlessActionable(d.pod)
 	}
 }
 
@@ -183,7 +192,7 @@ func (s *State) rollback(uid types.UID) (due []types.NamespacedName) {
 		return nil
 	}
 	delete(s.sent, uid)
-	s.log.refund(d.workload, d.record)
+	s.log.refund(d.record)
 	d.of.deleted--
 	d.of.log.remove(d.record)
 	if s.configs[d.of.UID] == d.of {

@@ -1,8 +1,6 @@
 package weeder
 
 import (
-	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -52,20 +50,14 @@ func (d *Record) precedes(p *Pod) bool {
 	return d.UID != p.UID && p.Created.Add(uncertainCreation).After(d.Server)
 }
 
-func byTime(a, b *Record) int { return a.At.Compare(b.At) }
-
-func byServerTime(a, b *Record) int { return a.Server.Compare(b.Server) }
-
-func byLatest(a, b *Record) int { return a.latest().Compare(b.latest()) }
-
-// records are deletions in order.
-type records []*Record
-
-// insert puts a deletion behind those of the same time.
-func (r *records) insert(d *Record, order func(a, b *Record) int) {
-	i, _ := slices.BinarySearchFunc(*r, d, func(o, d *Record) int { return cmp.Or(order(o, d), -1) })
-	*r = slices.Insert(*r, i, d)
+// mayPrecede says whether the pod, of a workload called so, may have come after it.
+func (d *Record) mayPrecede(p *podState, owner string) bool {
+	return d.Namespace == p.Namespace && d.Owner == owner && d.precedes(p.Pod)
 }
+
+// records are deletions. State has those of the last hour, over all configs, in the order in which they were decided or taken over: among
+// them some by an earlier process of which only the time is known.
+type records []*Record
 
 // remove takes out a deletion that is among them once at most. Most are among the latest.
 func (r *records) remove(d *Record) {
@@ -77,133 +69,77 @@ func (r *records) remove(d *Record) {
 	}
 }
 
-// dropUntil drops the first ones, up to that which counts.
-func (r *records) dropUntil(counts func(*Record) bool) {
-	i := slices.IndexFunc(*r, counts)
-	if i < 0 {
-		i = len(*r)
-	}
-	clear((*r)[:i])
-	*r = (*r)[i:]
-}
-
-// deletionLog holds the deletions of the last hour by workload, and those of the last minute over all of them.
-type deletionLog struct {
-	byWorkload map[Workload]*history
-	// lastMinute are those of the last minute in the order in which they happened, among them some by an earlier process of which
-	// only the time is known.
-	lastMinute records
-}
-
-// of are the deletions of a workload.
-func (l *deletionLog) of(w Workload) *history {
-	h := l.byWorkload[w]
-	if h == nil {
-		h = &history{}
-		l.byWorkload[w] = h
-	}
-	return h
-}
-
-// add takes in a deletion of ours.
-func (l *deletionLog) add(w Workload, d *Record) {
-	l.of(w).unmatched.insert(d, byServerTime)
-	l.lastMinute.insert(d, byLatest)
-}
-
 // match makes a pod that is new the heir of its workload's latest deletion that may precede it and has none. In whatever order pods
 // are seen, at least as many find one as have replaced a pod: none takes an early one, which all others may have come after, too, while
 // there is a later one.
-func (l *deletionLog) match(p *podState) {
-	h := l.byWorkload[p.Workload()]
-	if h == nil {
-		return
-	}
-	for i, d := range slices.Backward(h.unmatched) {
-		if d.precedes(p.Pod) {
-			p.replaces, d.replacement = d, p
-			h.unmatched = slices.Delete(h.unmatched, i, i+1)
-			return
+func (r records) match(p *podState) {
+	owner := p.Workload().String()
+	var latest *Record
+	for _, d := range r {
+		heirless := !d.inherited && d.replacement == nil
+		if heirless && d.mayPrecede(p, owner) && (latest == nil || !d.Server.Before(latest.Server)) {
+			latest = d
 		}
 	}
-}
-
-// confirm says when a deletion was done. Cooldown and the minute count from then: with a slow API server pods would else go
-// sooner after each other, and more of them in a minute, than they may.
-func (l *deletionLog) confirm(d *Record, now time.Time) {
-	l.lastMinute.remove(d)
-	d.confirmedAt = now
-	l.lastMinute.insert(d, byLatest)
+	if latest != nil {
+		p.replaces, latest.replacement = latest, p
+	}
 }
 
 // refund takes back a deletion that surely didn't happen. Who was taken for its heir is another's, or nobody's.
-func (l *deletionLog) refund(w Workload, d *Record) {
-	if h := l.byWorkload[w]; h != nil {
-		h.unmatched.remove(d)
-	}
-	l.lastMinute.remove(d)
+func (r *records) refund(d *Record) {
+	r.remove(d)
 	if d.replacement != nil {
 		d.replacement.replaces = nil
-		l.match(d.replacement)
+		r.match(d.replacement)
 	}
 }
 
-// prune forgets what counts for nothing any more.
-func (l *deletionLog) prune(now time.Time) {
-	maps.DeleteFunc(l.byWorkload, func(_ Workload, h *history) bool { return h.prune(now) })
-	l.pruneLastMinute(now)
+// lastMinute are those that count for the cluster-wide limit. What others did is among them by its time alone.
+func (r records) lastMinute(now time.Time) (latest records) {
+	for _, d := range r {
+		if !d.inherited && now.Sub(d.latest()) < limitWindow {
+			latest = append(latest, d)
+		}
+	}
+	return latest
 }
 
-func (l *deletionLog) pruneLastMinute(now time.Time) {
-	l.lastMinute.dropUntil(func(d *Record) bool { return now.Sub(d.latest()) < limitWindow })
-}
+func byLatest(a, b *Record) int { return a.latest().Compare(b.latest()) }
 
 // freeAt says when the cluster-wide limit leaves a place to somebody before whom others wait; zero when it does now.
-func (l *deletionLog) freeAt(limit, ahead int, now time.Time) time.Time {
-	l.pruneLastMinute(now)
-	over := len(l.lastMinute) + ahead - limit
+func (r records) freeAt(limit, ahead int, now time.Time) time.Time {
+	if len(r)+ahead < limit { // in a storm under a high limit each pod comes by here
+		return time.Time{}
+	}
+	counted := r.lastMinute(now)
+	over := len(counted) + ahead - limit
 	switch {
 	case over < 0:
 		return time.Time{}
 	case limit <= 0:
 		return now.Add(limitWindow)
-	case over < len(l.lastMinute):
-		return l.lastMinute[over].latest().Add(limitWindow)
+	case over < len(counted):
+		slices.SortFunc(counted, byLatest)
+		return counted[over].latest().Add(limitWindow)
 	}
-	return now.Add(limitWindow * time.Duration(1+(over-len(l.lastMinute))/limit))
+	return now.Add(limitWindow * time.Duration(1+(over-len(counted))/limit))
 }
 
 // fits says whether a deletion that is decided and not done still has a place under the limit, which may have been lowered
 // since: behind those that are done, and those that were decided before it.
-func (l *deletionLog) fits(d *Record, limit int, now time.Time) bool {
-	l.pruneLastMinute(now)
-	if len(l.lastMinute) <= limit {
+func (r records) fits(d *Record, limit int, now time.Time) bool {
+	if len(r) <= limit {
 		return true
 	}
-	before, behind := 0, false
-	for _, o := range l.lastMinute {
-		behind = behind || o == d
-		if o != d && (!behind || !o.confirmedAt.IsZero()) {
+	before, reached := 0, false
+	for _, o := range r.lastMinute(now) {
+		reached = reached || o == d
+		if o != d && (!reached || !o.confirmedAt.IsZero()) {
 			before++
 		}
 	}
 	return before < limit
-}
-
-// history are the deletions of a workload in the last hour of which it isn't known which pods replaced theirs.
-type history struct {
-	// unmatched are our own without an heir, in the order in which pods may have been created after them.
-	unmatched records
-	// inherited are other processes', by time. Which pods replaced theirs isn't known: each counts for all that it may precede.
-	inherited records
-}
-
-// prune forgets deletions that are more than an hour old; empty says that none is left.
-func (h *history) prune(now time.Time) (empty bool) {
-	counts := func(d *Record) bool { return d.counts(now) }
-	h.unmatched.dropUntil(counts)
-	h.inherited.dropUntil(counts)
-	return len(h.unmatched)+len(h.inherited) == 0
 }
 
 // Past is what a pod comes after. The zero value is that it replaced nothing.

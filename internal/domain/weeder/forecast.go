@@ -95,9 +95,8 @@ func (s *State) Forecast(wc *v1alpha1.WeederConfig, limits limit.Limits, at timi
 
 // ForecastItems is the forecast with items, for a config in that state.
 func (s *State) ForecastItems(wc *v1alpha1.WeederConfig, state lifecycle.State, limits limit.Limits, at timing.Moment) Forecast {
-	s.mu.Lock() // the log forgets what is too old to count
-	defer s.mu.Unlock()
-	s.log.pruneLastMinute(at.Now)
+	s.mu.RLock()
+	defer s.mu.RUnlock()
 	return s.forecast(wc, limits, at, &state)
 }
 
@@ -112,7 +111,7 @@ func (s *State) forecast(wc *v1alpha1.WeederConfig, limits limit.Limits, at timi
 	slices.Sort(namespaces)
 	f.Namespaces, f.Services, f.Limit = len(namespaces), len(namespaces)*len(c.Services), limits.MaxPodDeletionsPerMinute
 	if state != nil {
-		f.Items = Items{Services: []ServiceForecast{}, DeletedLastMinute: len(s.log.lastMinute)}
+		f.Items = Items{Services: []ServiceForecast{}, DeletedLastMinute: len(s.log.lastMinute(at.Now))}
 	}
 	for _, namespace := range namespaces {
 		f.namespace(namespace)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -59,7 +58,7 @@ func (s *State) inherit(cs *configState, first bool, at timing.Moment) {
 	}
 	s.inheritDeletions(cs, at)
 	cs.inherited.take(st, at)
-	for w := range s.windowsOf(cs) {
+	for _, w := range cs.windows {
 		cs.inherited.charge(w)
 	}
 }
@@ -115,8 +114,8 @@ func (i *inheritedWindows) charge(w *window) {
 // Service's pods turned Ready later than that: then it recovered once more while nobody looked, or other pods took the place
 // of those that had turned it Ready. That is unknown, and what the former window spent counts either way.
 func (i *inheritedWindows) since(key types.NamespacedName, opened, trigger time.Time) time.Time {
-	w, left := i.byService[key]
-	if !left || opened.IsZero() || trigger.After(w.Ends) || opened.After(w.Opened) && !sameRecovery(opened, w.Opened) {
+	w, listed := i.byService[key]
+	if !listed || opened.IsZero() || trigger.After(w.Ends) || opened.After(w.Opened) && !sameRecovery(opened, w.Opened) {
 		return opened
 	}
 	return w.Opened
@@ -125,7 +124,7 @@ func (i *inheritedWindows) since(key types.NamespacedName, opened, trigger time.
 // pendingInherited are the windows that were left and may open again: of Services of which it isn't known yet when they turned Ready.
 func (s *State) pendingInherited(cs *configState, now time.Time) (windows []Window) {
 	for key, w := range cs.inherited.byService {
-		if _, pending := s.pending[watchKey{cs.UID, key}]; pending && w.open(now) && s.windowOf(cs.UID, w.Namespace, w.Service) == nil {
+		if _, pending := s.pending[watchKey{cs.UID, key}]; pending && w.open(now) && cs.windows[key] == nil {
 			windows = append(windows, w)
 		}
 	}
@@ -145,25 +144,23 @@ func (s *State) inheritDeletions(cs *configState, at timing.Moment) {
 			Service: d.Service, Before: repeated(when, d.Repeats), inherited: true,
 		}
 		cs.add(r)
-		if kind, name, ok := strings.Cut(d.Owner, "/"); ok {
-			s.log.of(Workload{Namespace: d.Namespace, Kind: kind, Name: name}).inherited.insert(r, byTime)
-		}
+		s.log = append(s.log, r)
 	}
 	for _, r := range cs.lastMinute {
-		s.log.lastMinute.remove(r)
+		s.log.remove(r)
 	}
 	cs.lastMinute, cs.unlisted = nil, nil
 	spent := cs.stored.Spent
 	if spent == nil {
 		return
 	}
+	last := at.LatestFromServer(spent.LastDeletion.Time)
 	for range min(spent.LastMinute, greatestLimit) {
-		r := &Record{At: at.LatestFromServer(spent.LastDeletion.Time)}
-		s.log.lastMinute.insert(r, byLatest)
-		cs.lastMinute = append(cs.lastMinute, r)
+		r := &Record{At: last, confirmedAt: last}
+		s.log, cs.lastMinute = append(s.log, r), append(cs.lastMinute, r)
 	}
 	if u := spent.Unlisted; u != nil {
-		last := at.LatestFromServer(u.To.Time)
+		last = at.LatestFromServer(u.To.Time)
 		cs.unlisted = &Record{At: last, Server: u.From.Time, Before: repeated(last, u.Repeats)}
 	}
 }
@@ -181,11 +178,10 @@ func (s *State) past(p *podState, at timing.Moment) (past Past) {
 		past.add(p.replaces, at.Now)
 		return past
 	}
-	if h := s.log.byWorkload[p.Workload()]; h != nil {
-		for _, d := range h.inherited {
-			if d.precedes(p.Pod) {
-				past.add(d, at.Now)
-			}
+	owner := p.Workload().String()
+	for _, d := range s.log {
+		if d.inherited && d.mayPrecede(p, owner) {
+			past.add(d, at.Now)
 		}
 	}
 	for cs := range s.applyingTo(p.Namespace) {

@@ -91,10 +91,10 @@ func (f *forecaster) storedWindow(key types.NamespacedName) *Window {
 	if f.stored == nil {
 		return nil
 	}
-	if w := f.known.windowOf(f.stored.UID, key.Namespace, key.Name); w != nil {
+	if w := f.stored.windows[key]; w != nil {
 		return &w.Window
 	}
-	if w, left := f.stored.inherited.byService[key]; left {
+	if w, listed := f.stored.inherited.byService[key]; listed {
 		return &w
 	}
 	return nil

@@ -56,22 +56,14 @@ func rarest(all [][]label, count func(label) int) []label {
 // labelled has the pods of a namespace by each of their labels, so that who selects a few need not look at all.
 type labelled map[label][]*podState
 
-// indexPod puts a pod under its labels.
-func (s *State) indexPod(p *podState) {
-	here := s.labelled[p.Namespace]
-	if here == nil {
-		here = labelled{}
-		s.labelled[p.Namespace] = here
-	}
+func (here labelled) add(p *podState) {
 	for key, value := range p.Labels {
 		l := label{key, value}
 		here[l] = append(here[l], p)
 	}
 }
 
-// unindexPod undoes file.
-func (s *State) unindexPod(p *podState) {
-	here := s.labelled[p.Namespace]
+func (here labelled) remove(p *podState) {
 	for key, value := range p.Labels {
 		l := label{key, value}
 		pods := here[l]
@@ -82,20 +74,17 @@ func (s *State) unindexPod(p *podState) {
 			delete(here, l)
 		}
 	}
-	if len(here) == 0 {
-		delete(s.labelled, p.Namespace)
-	}
 }
 
-// updatePod replaces what is known of a pod, and indexes it again where the indexed fields changed.
+// updatePod replaces what is known of a pod, and indexes it again where its labels changed.
 func (s *State) updatePod(p *podState, news *Pod) {
-	if p.Controller == news.Controller && maps.Equal(p.Labels, news.Labels) {
+	if maps.Equal(p.Labels, news.Labels) {
 		p.Pod = news
 		return
 	}
-	s.unindexPod(p)
+	s.labelled[p.Namespace].remove(p)
 	p.Pod = news
-	s.indexPod(p)
+	s.labelled[p.Namespace].add(p)
 }
 
 // candidates are pods of a namespace, each once: all that one of the selectors selects, and others. It looks at all only where so many

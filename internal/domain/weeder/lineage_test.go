@@ -192,6 +192,17 @@ func TestAPodThatIsSeenAsItGoesTakesNobodysPlace(t *testing.T) {
 	expect(t, "the replacement", decide(y, "api-b", 2*second), "Cooldown")
 }
 
+func TestAWorkloadOfAnotherNamespaceTakesNobodysPlace(t *testing.T) {
+	y := watchingEtcd(t, etcdForAPI, newPod("api-a", backOff))
+	recoverEtcd(y, 0)
+	deleted(t, y, "api-a", 0)
+	other := newPod("api-x", backOff, created(0))
+	other.Namespace = "another"
+	y.ObservePod(weeder.ReadPod(other), at(second))
+	y.ObservePod(weeder.ReadPod(newPod("api-b", backOff, created(0))), at(second))
+	expect(t, "the replacement", decide(y, "api-b", 2*second), "Cooldown")
+}
+
 // The config that deleted them allowed two repeats; it allows none now, or another doesn't.
 func TestWhatMayBeDeletedAgainIsWhatTheConfigSaysNow(t *testing.T) {
 	y := watchingEtcd(t, forHalfAnHour+"maxRepeatsPerOwner: 2", newPod("api-0", backOff))

@@ -2,7 +2,6 @@ package weeder
 
 import (
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -55,19 +54,18 @@ func (s *State) observe(pod *Pod, at timing.Moment) (due []types.NamespacedName)
 	}
 	if p == nil {
 		p = &podState{Pod: pod}
-		s.pods.put(key.Namespace, key.Name, p)
-		s.indexPod(p)
+		s.addPod(p)
 		if !p.Terminating { // else it may be one that is gone already
 			s.log.match(p)
 		}
 	}
 	s.updatePod(p, pod)
 	p.noteRestart()
-	s.updateCrashing(p)
+	s.clearUnlessActionable(p)
 	if p.Ready && len(s.pending) > 0 {
 		due = s.resolvePending(p, at)
 	}
-	if p.actionable() && s.selected(p, at.Now) {
+	if len(s.openWindows(p, at.Now)) > 0 {
 		due = append(due, key)
 	}
 	return due
@@ -83,13 +81,9 @@ func (p *podState) noteRestart() {
 // actionable says whether the pod may have to be deleted at all.
 func (p *podState) actionable() bool { return p.looping() && !p.Terminating && !p.confirmed }
 
-// updateCrashing files a pod under those that crash-loop, or takes it from there.
-func (s *State) updateCrashing(p *podState) {
-	switch {
-	case p.actionable():
-		s.crashing.put(p.Namespace, p.Name, p)
-	case s.crashing[p.Namespace][p.Name] != nil:
-		s.crashing.remove(p.Namespace, p.Name)
+// clearUnlessActionable clears the holds of a pod that needn't be deleted any more.
+func (s *State) clearUnlessActionable(p *podState) {
+	if len(p.holds) > 0 && !p.actionable() {
 		s.clearHolds(p)
 	}
 }
@@ -129,21 +123,21 @@ func (s *State) ForgetPod(key types.NamespacedName, uid types.UID) {
 	}
 }
 
-func (s *State) removePod(p *podState) {
-	s.crashing.remove(p.Namespace, p.Name)
-	s.clearHolds(p)
-	s.pods.remove(p.Namespace, p.Name)
-	s.unindexPod(p)
+func (s *State) addPod(p *podState) {
+	if s.pods[p.Namespace] == nil {
+		s.pods[p.Namespace], s.labelled[p.Namespace] = map[string]*podState{}, labelled{}
+	}
+	s.pods[p.Namespace][p.Name] = p
+	s.labelled[p.Namespace].add(p)
 }
 
-// selected says whether an open window selects the pod.
-func (s *State) selected(p *podState, now time.Time) bool {
-	for _, w := range s.windows[p.Namespace] {
-		if w.selects(p, now) {
-			return true
-		}
+func (s *State) removePod(p *podState) {
+	s.clearHolds(p)
+	s.labelled[p.Namespace].remove(p)
+	if delete(s.pods[p.Namespace], p.Name); len(s.pods[p.Namespace]) == 0 {
+		delete(s.pods, p.Namespace)
+		delete(s.labelled, p.Namespace)
 	}
-	return false
 }
 
 // workloadHold is what a workload asks for, and of which state of it that is known.
@@ -182,8 +176,8 @@ func (s *State) ForgetHold(w Workload, at timing.Moment) (due []types.Namespaced
 
 // dueOf are the workload's pods to decide on.
 func (s *State) dueOf(w Workload, at timing.Moment) (due []types.NamespacedName) {
-	for _, p := range s.crashing[w.Namespace] {
-		if p.Workload() == w && s.selected(p, at.Now) {
+	for _, p := range s.pods[w.Namespace] {
+		if p.Workload() == w && len(s.openWindows(p, at.Now)) > 0 {
 			due = append(due, p.Key())
 		}
 	}

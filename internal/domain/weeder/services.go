@@ -71,7 +71,7 @@ func (s *State) removeSlice(key types.NamespacedName, at timing.Moment) {
 	svc := s.services[of]
 	svc.setSlice(key.Name, nil)
 	for cs := range s.watching(of) {
-		w := s.windowOf(cs.UID, of.Namespace, of.Name)
+		w := cs.windows[of]
 		if _, seen := cs.seen[of]; seen {
 			s.recordReadiness(cs, of, at)
 		}

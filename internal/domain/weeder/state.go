@@ -34,7 +34,7 @@ import (
 )
 
 // State is what is known of pods, Services and configs, indexed so that a pod's event costs next to nothing while no window
-// is open, and opening one costs a look at the pods that crash-loop. It is safe for concurrent use; plans are made and
+// is open, and opening one costs a look at the pods that have the labels of its dependents. It is safe for concurrent use; plans are made and
 // their places reserved under one lock, so that two workers can't both take the last place under a limit.
 type State struct {
 	mu           sync.RWMutex
@@ -46,9 +46,9 @@ type State struct {
 	// actsFrom is until when nothing is done because our clock stepped.
 	actsFrom time.Time
 
-	// pods by namespace and name; crashing has those that crash-loop, labelled all by namespace and label.
-	pods, crashing byNamespace[string, *podState]
-	labelled       map[string]labelled
+	// pods by namespace and name, and labelled by namespace and label.
+	pods     map[string]map[string]*podState
+	labelled map[string]labelled
 	// sent are deletions of ours whose outcome isn't known yet, by the pod's UID. The pod may be gone.
 	sent map[types.UID]*sent
 
@@ -64,10 +64,9 @@ type State struct {
 	// named are the configs by name: of two, one of which is gone, the one that was observed last.
 	named map[types.NamespacedName]*configState
 
-	windows byNamespace[watchKey, *window] // the open ones
 	pending map[watchKey]pendingRecovery
 	opened  []Opened
-	log     deletionLog
+	log     records
 	queue   queue
 	dirty   map[types.UID]types.NamespacedName
 }
@@ -78,36 +77,17 @@ type watchKey struct {
 	service types.NamespacedName
 }
 
-// byNamespace has what there is in each namespace; none is empty.
-type byNamespace[K comparable, V any] map[string]map[K]V
-
-func (m byNamespace[K, V]) put(namespace string, key K, value V) {
-	here := m[namespace]
-	if here == nil {
-		here = map[K]V{}
-		m[namespace] = here
-	}
-	here[key] = value
-}
-
-func (m byNamespace[K, V]) remove(namespace string, key K) {
-	here := m[namespace]
-	if delete(here, key); len(here) == 0 {
-		delete(m, namespace)
-	}
-}
-
 // NewState is an empty state that lets nothing be done until MarkSynced. OwnNamespace is where Autohealer runs, "" when that
 // is unknown.
 func NewState(limits limit.Limits, ownNamespace string) *State {
 	return &State{
 		limits: limits, ownNamespace: ownNamespace,
-		pods: byNamespace[string, *podState]{}, crashing: byNamespace[string, *podState]{}, labelled: map[string]labelled{}, sent: map[types.UID]*sent{},
+		pods: map[string]map[string]*podState{}, labelled: map[string]labelled{}, sent: map[types.UID]*sent{},
 		services: map[types.NamespacedName]*service{}, slices: map[types.NamespacedName]sliceState{}, deletedSlices: map[types.UID]time.Time{},
 		namespaces: map[string]namespace{}, workloadHolds: map[Workload]workloadHold{},
 		configs: map[types.UID]*configState{}, scopes: map[string]scope{}, named: map[types.NamespacedName]*configState{},
-		windows: byNamespace[watchKey, *window]{}, pending: map[watchKey]pendingRecovery{},
-		log: deletionLog{byWorkload: map[Workload]*history{}}, dirty: map[types.UID]types.NamespacedName{},
+		pending: map[watchKey]pendingRecovery{},
+		dirty:   map[types.UID]types.NamespacedName{},
 	}
 }
 
@@ -149,8 +129,8 @@ func (s *State) SetLimits(limits limit.Limits) (due []types.NamespacedName) {
 func (s *State) Due(at timing.Moment) (due []types.NamespacedName) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	for _, here := range s.windows {
-		for _, w := range here {
+	for _, cs := range s.configs {
+		for _, w := range cs.windows {
 			due = append(due, s.selectedPods(w, at)...)
 		}
 	}

@@ -69,7 +69,7 @@ func (s *State) recorded(uid types.UID, at timing.Moment) (st v1alpha1.WeederCon
 		return st, false
 	}
 	windows := s.pendingInherited(cs, at.Now)
-	for w := range s.windowsOf(cs) {
+	for _, w := range cs.windows {
 		if w.open(at.Now) {
 			windows = append(windows, w.Window)
 		}
@@ -153,7 +153,8 @@ type totals struct {
 // server's clock tells their order: ours may have been set since some of them were taken over.
 func (t *totals) add(r *Record) {
 	if r.inherited {
-		t.log.insert(r, byServerTime)
+		i, _ := slices.BinarySearchFunc(t.log, r, func(o, d *Record) int { return cmp.Or(o.Server.Compare(d.Server), -1) })
+		t.log = slices.Insert(t.log, i, r)
 	} else {
 		t.log = append(t.log, r)
 	}

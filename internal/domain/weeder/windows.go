@@ -1,7 +1,6 @@
 package weeder
 
 import (
-	"iter"
 	"slices"
 	"time"
 
@@ -68,7 +67,7 @@ func (s *State) recordReadiness(cs *configState, key types.NamespacedName, at ti
 		return true
 	}
 	delete(s.pending, watchKey{cs.UID, key})
-	if w := s.windowOf(cs.UID, key.Namespace, key.Name); w != nil {
+	if w := cs.windows[key]; w != nil {
 		s.close(w)
 	}
 	delete(cs.inherited.byService, key)
@@ -202,20 +201,10 @@ func (w *window) count(p *podState, reason Reason) {
 
 // windowOf is the open window of a config's Service, nil for none.
 func (s *State) windowOf(config types.UID, namespace, service string) *window {
-	return s.windows[namespace][watchKey{config, types.NamespacedName{Namespace: namespace, Name: service}}]
-}
-
-// windowsOf are a config's open windows. They may be closed meanwhile.
-func (s *State) windowsOf(cs *configState) iter.Seq[*window] {
-	return func(yield func(*window) bool) {
-		for _, here := range s.windows {
-			for watch, w := range here {
-				if watch.config == cs.UID && !yield(w) {
-					return
-				}
-			}
-		}
+	if cs := s.configs[config]; cs != nil {
+		return cs.windows[types.NamespacedName{Namespace: namespace, Name: service}]
 	}
+	return nil
 }
 
 // open opens a window, or restarts it.
@@ -224,7 +213,7 @@ func (s *State) open(cs *configState, key types.NamespacedName, opened, trigger 
 		Namespace: key.Namespace, Service: key.Name, Opened: opened, Ends: opened.Add(cs.WatchDuration), Trigger: trigger, ClockAhead: at.AheadBy(),
 	}}
 	cs.inherited.charge(w)
-	s.windows.put(key.Namespace, watchKey{cs.UID, key}, w)
+	cs.windows[key] = w
 	s.opened = append(s.opened[max(0, len(s.opened)-maxOpened+1):], Opened{Config: cs.UID, Key: cs.Key(), Window: w.Window, FirstObservation: firstObservation, Acts: cs.state == lifecycle.Active && !cs.Observe})
 	if !w.Stored(opened).Add(uncertainCreation).Before(cs.last.Stored(cs.last.Opened)) { // of those that can't be ordered, it is the one that opened last
 		cs.last = w.Window
@@ -235,7 +224,7 @@ func (s *State) open(cs *configState, key types.NamespacedName, opened, trigger 
 
 // selectedPods are the pods that a window would have deleted, in order.
 func (s *State) selectedPods(w *window, at timing.Moment) (pods []types.NamespacedName) {
-	for _, p := range s.crashing[w.Namespace] {
+	for p := range s.candidates(w.Namespace, w.of.Services[w.Service]) {
 		if w.selects(p, at.Now) {
 			pods = append(pods, p.Key())
 		}
@@ -245,7 +234,7 @@ func (s *State) selectedPods(w *window, at timing.Moment) (pods []types.Namespac
 
 // close ends a window; who was held back in it isn't any more.
 func (s *State) close(w *window) {
-	s.windows.remove(w.Namespace, watchKey{w.of.UID, w.key()})
+	delete(w.of.windows, w.key())
 	s.unhold(w)
 	s.markDirty(w.of)
 }
@@ -254,11 +243,11 @@ func (s *State) close(w *window) {
 func (s *State) unhold(w *window) {
 	for p := range w.of.held {
 		if p.Namespace == w.Namespace && slices.ContainsFunc(p.holds, w.holds) {
-			left := slices.DeleteFunc(slices.Clone(p.holds), w.holds)
-			if !slices.ContainsFunc(left, Hold.queued) {
+			remaining := slices.DeleteFunc(slices.Clone(p.holds), w.holds)
+			if !slices.ContainsFunc(remaining, Hold.queued) {
 				s.queue.remove(p)
 			}
-			s.setHolds(p, left)
+			s.setHolds(p, remaining)
 		}
 	}
 }
@@ -268,8 +257,8 @@ func (s *State) unhold(w *window) {
 func (s *State) Expire(at timing.Moment) (next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, here := range s.windows {
-		for _, w := range here {
+	for _, cs := range s.configs {
+		for _, w := range cs.windows {
 			if w.open(at.Now) {
 				next = timing.Earlier(next, w.Ends)
 			} else {
@@ -291,6 +280,6 @@ func (s *State) Expire(at timing.Moment) (next time.Time) {
 			delete(s.sent, uid)
 		}
 	}
-	s.log.prune(at.Now)
+	s.log = slices.DeleteFunc(s.log, func(d *Record) bool { return at.Now.Sub(d.latest()) >= retention })
 	return next
 }

@@ -5,14 +5,13 @@ package dependents
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/health"
@@ -21,49 +20,34 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/registration"
 )
 
-// Known keeps registrations made ready: compiling their expressions takes milliseconds. It is safe for concurrent use; the zero
-// value is empty.
-type Known struct{ by sync.Map }
+// mostKnown registrations are kept made ready: compiling their expressions takes milliseconds.
+const mostKnown = 1000
 
-type knownKey struct {
-	name       string
-	uid        types.UID
+// NewKnown is an empty Survey.Known.
+func NewKnown() *lru.Cache { return lru.New(mostKnown) }
+
+// knownRegistration is a registration made ready, nil when it can't be read.
+type knownRegistration struct {
+	*registration.Registration
 	generation int64
 }
 
 // read makes a stored registration ready; nil when it can't be read.
-func (k *Known) read(hcr *v1alpha1.HealthCheckRegistration) *registration.Registration {
-	key := knownKey{hcr.Name, hcr.UID, hcr.Generation}
-	if k != nil && hcr.UID != "" {
-		if known, ok := k.by.Load(key); ok {
-			return known.(*registration.Registration)
+func (s *Survey) read(hcr *v1alpha1.HealthCheckRegistration) *registration.Registration {
+	keep := s.Known != nil && hcr.UID != ""
+	if keep {
+		if kept, ok := s.Known.Get(hcr.UID); ok && kept.(knownRegistration).generation == hcr.Generation {
+			return kept.(knownRegistration).Registration
 		}
 	}
 	reg, problems := registration.Read(hcr)
 	if len(problems) > 0 {
 		reg = nil
 	}
-	if k != nil && hcr.UID != "" {
-		k.by.Store(key, reg)
+	if keep {
+		s.Known.Add(hcr.UID, knownRegistration{reg, hcr.Generation})
 	}
 	return reg
-}
-
-// keep forgets all registrations but these.
-func (k *Known) keep(stored []*v1alpha1.HealthCheckRegistration) {
-	if k == nil {
-		return
-	}
-	is := map[knownKey]bool{}
-	for _, hcr := range stored {
-		is[knownKey{hcr.Name, hcr.UID, hcr.Generation}] = true
-	}
-	k.by.Range(func(key, _ any) bool {
-		if !is[key.(knownKey)] {
-			k.by.Delete(key)
-		}
-		return true
-	})
 }
 
 // others are the stored registrations but for the one of this name, and those that can't be read.
@@ -73,17 +57,16 @@ func (s *Survey) others(stored []*v1alpha1.HealthCheckRegistration, reg *registr
 		if hcr.Name == reg.Name || hcr.DeletionTimestamp != nil {
 			continue
 		}
-		if other := s.decider(hcr); other.Registration != nil {
+		if other := s.active(hcr); other.Registration != nil {
 			all = append(all, other)
 		}
 	}
-	s.Known.keep(stored)
 	return all
 }
 
-// decider is a stored registration with what it may do; without a Registration where it can't be read.
-func (s *Survey) decider(hcr *v1alpha1.HealthCheckRegistration) registration.ActiveRegistration {
-	d := registration.ActiveRegistration{Registration: s.Known.read(hcr), State: lifecycle.Active, BreakerOpen: breakerOf(hcr, []*v1alpha1.HealthCheckRegistration{hcr}) != nil}
+// active is a stored registration with what it may do; without a Registration where it can't be read.
+func (s *Survey) active(hcr *v1alpha1.HealthCheckRegistration) registration.ActiveRegistration {
+	d := registration.ActiveRegistration{Registration: s.read(hcr), State: lifecycle.Active, BreakerOpen: breakerOf(hcr, []*v1alpha1.HealthCheckRegistration{hcr}) != nil}
 	if s.State != nil {
 		d.State, d.Reason = s.State(hcr)
 	}
@@ -96,17 +79,17 @@ func (s *Survey) Undecided(ctx context.Context, kind schema.GroupVersionKind, no
 	if err != nil || len(objects) == 0 {
 		return nil, err
 	}
-	deciders, err := s.selecting(ctx, objects[0])
+	active, err := s.selecting(ctx, objects[0])
 	if err != nil {
 		return nil, err
 	}
-	c := registration.TargetInput{Target: objects[0], Registrations: deciders}
-	said := make([]registration.CheckResults, len(deciders))
-	for i := range deciders {
-		deciders[i] = deciders[i].OnTarget(c.Target, now)
-		said[i] = deciders[i].RunChecks(c.Target, func() (decided map[string][]health.Result, _ []string) { // whatever its checks say
+	c := registration.TargetInput{Target: objects[0], Registrations: active}
+	said := make([]registration.CheckResults, len(active))
+	for i := range active {
+		active[i] = active[i].OnTarget(c.Target, now)
+		said[i] = active[i].RunChecks(c.Target, func() (decided map[string][]health.Result, _ []string) { // whatever its checks say
 			decided = map[string][]health.Result{}
-			for _, t := range deciders[i].ConditionTypes() {
+			for _, t := range active[i].ConditionTypes() {
 				decided[t] = nil
 			}
 			return decided, nil
@@ -128,7 +111,7 @@ func (s *Survey) selecting(ctx context.Context, object *unstructured.Unstructure
 	}
 	namespace := labels.Set(nil)
 	for _, hcr := range stored {
-		d := s.decider(hcr)
+		d := s.active(hcr)
 		if d.Registration == nil || d.Kind.GroupKind() != object.GroupVersionKind().GroupKind() {
 			continue
 		}
@@ -159,7 +142,6 @@ func breakerOf(hcr *v1alpha1.HealthCheckRegistration, stored []*v1alpha1.HealthC
 // found is what was read for one target's checks.
 type found struct {
 	target    *unstructured.Unstructured
-	reg       *registration.Registration
 	by        map[string]finding
 	forbidden []error
 	unsafe    string

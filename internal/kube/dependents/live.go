@@ -2,7 +2,12 @@ package dependents
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"path"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -10,9 +15,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	decl "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/openapi/resolver"
+	"k8s.io/client-go/openapi"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -22,8 +32,8 @@ import (
 )
 
 const (
-	// pageSize keeps an answer at a few megabytes.
-	pageSize = 500
+	// chunkSize keeps an answer at a few megabytes.
+	chunkSize = 500
 	// mostFound bounds what a check that selects by labels reads for one target.
 	mostFound = 500
 )
@@ -48,22 +58,22 @@ type Mapper interface {
 
 var _ Objects = (*Live)(nil)
 
-// Targets lists page by page, until there are enough.
+// Targets lists chunk by chunk, until there are enough.
 func (l *Live) Targets(ctx context.Context, kind schema.GroupVersionKind, selector labels.Selector, most int) (objects []*unstructured.Unstructured, more bool, err error) {
 	next := ""
 	for {
-		page, token, err := l.page(ctx, kind, &client.ListOptions{LabelSelector: selector, Limit: int64(min(pageSize, most-len(objects))), Continue: next})
+		chunk, token, err := l.chunk(ctx, kind, &client.ListOptions{LabelSelector: selector, Limit: int64(min(chunkSize, most-len(objects))), Continue: next})
 		if err != nil {
 			return nil, false, err
 		}
-		objects, next = append(objects, page...), token
-		if next == "" || len(page) == 0 || len(objects) >= most {
+		objects, next = append(objects, chunk...), token
+		if next == "" || len(chunk) == 0 || len(objects) >= most {
 			return objects, next != "", nil
 		}
 	}
 }
 
-func (l *Live) page(ctx context.Context, kind schema.GroupVersionKind, options *client.ListOptions) (objects []*unstructured.Unstructured, next string, err error) {
+func (l *Live) chunk(ctx context.Context, kind schema.GroupVersionKind, options *client.ListOptions) (objects []*unstructured.Unstructured, next string, err error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	if err := l.Reader.List(ctx, list, options); err != nil {
@@ -78,9 +88,9 @@ func (l *Live) page(ctx context.Context, kind schema.GroupVersionKind, options *
 // Find reads what a check looks at. That a kind isn't served is an error, not an object that doesn't exist.
 func (l *Live) Find(ctx context.Context, ref registration.Ref) ([]*unstructured.Unstructured, error) {
 	if ref.Name == "" {
-		objects, next, err := l.page(ctx, ref.Kind, &client.ListOptions{Namespace: ref.Namespace, LabelSelector: ref.Selector, Limit: mostFound})
+		objects, next, err := l.chunk(ctx, ref.Kind, &client.ListOptions{Namespace: ref.Namespace, LabelSelector: ref.Selector, Limit: mostFound})
 		if err == nil && next != "" {
-			err = fmt.Errorf("more than %d match, of which a preview doesn't tell", mostFound)
+			err = fmt.Errorf("the check selects more than %d objects, and a forecast reads no more", mostFound)
 		}
 		return objects, err
 	}
@@ -159,3 +169,92 @@ func (l *Live) Kubeconfig(ctx context.Context, namespace string, at v1alpha1.Sec
 	}
 	return "", nil
 }
+
+// mostTypes are kept: of a Deployment they are half a megabyte, of most kinds far less.
+const mostTypes = 32
+
+// Schemas tells the types of an API server's kinds by their OpenAPI documents. It is safe for concurrent use. What every account may read
+// is enough for it (the ClusterRole system:discovery).
+type Schemas struct {
+	client openapi.ClientWithContext
+	kept   *lru.Cache // of *decl.DeclType by typeKey
+}
+
+// typeKey has a document's URL with the hash of its content: what is kept is never old.
+type typeKey struct{ url, kind string }
+
+// NewSchemas takes the client of an API server.
+func NewSchemas(client openapi.ClientWithContext) *Schemas {
+	return &Schemas{client: client, kept: lru.New(mostTypes)}
+}
+
+// Types gives those of kinds, as far as they can be told; the error is why others can't.
+func (s *Schemas) Types(ctx context.Context, kinds []schema.GroupVersionKind) (map[schema.GroupVersionKind]*decl.DeclType, error) {
+	if len(kinds) == 0 {
+		return nil, nil
+	}
+	documents, err := s.client.PathsWithContext(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read which schemas there are: %w", err)
+	}
+	types := map[schema.GroupVersionKind]*decl.DeclType{}
+	var failed []error
+	for _, kind := range kinds {
+		document := documents[path.Join("apis", kind.Group, kind.Version)]
+		if kind.Group == "" {
+			document = documents[path.Join("api", kind.Version)]
+		}
+		if document == nil {
+			continue
+		}
+		key := typeKey{document.ServerRelativeURL(), kind.Kind}
+		if kept, is := s.kept.Get(key); is {
+			types[kind] = kept.(*decl.DeclType)
+			continue
+		}
+		if types[kind], err = typeIn(ctx, document, kind); err != nil {
+			failed = append(failed, fmt.Errorf("read the schema of %s of %s: %w", kind.Kind, kind.GroupVersion(), err))
+			continue
+		}
+		s.kept.Add(key, types[kind])
+	}
+	return types, errors.Join(failed...)
+}
+
+// typeIn reads a kind's type from the document of its group and version; nil where that doesn't tell it.
+func typeIn(ctx context.Context, document openapi.GroupVersionWithContext, kind schema.GroupVersionKind) (*decl.DeclType, error) {
+	text, err := document.SchemaWithContext(ctx, runtime.ContentTypeJSON)
+	if err != nil {
+		return nil, err
+	}
+	var has struct {
+		Components struct {
+			Schemas map[string]*spec.Schema `json:"schemas"`
+		} `json:"components"`
+	}
+	if err := json.Unmarshal(text, &has); err != nil {
+		return nil, err
+	}
+	all := has.Components.Schemas
+	for name, s := range all {
+		var kinds []schema.GroupVersionKind
+		if err := s.Extensions.GetObject("x-kubernetes-group-version-kind", &kinds); err != nil {
+			return nil, err
+		}
+		if !slices.Contains(kinds, kind) {
+			continue
+		}
+		whole, err := resolver.PopulateRefs(func(ref string) (*spec.Schema, bool) {
+			s, there := all[strings.TrimPrefix(ref, inDocument)]
+			return s, there
+		}, inDocument+name)
+		if err != nil {
+			return nil, err
+		}
+		return registration.TypeOf(kind, whole), nil
+	}
+	return nil, nil
+}
+
+// inDocument begins a reference to a schema of the same document.
+const inDocument = "#/components/schemas/"

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	decl "k8s.io/apiserver/pkg/cel"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/lru"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/health"
@@ -54,8 +55,8 @@ type Survey struct {
 	Within time.Duration
 	// State says what a stored registration may do now, and why no more; nil takes all to be in force, as rules do.
 	State func(hcr *v1alpha1.HealthCheckRegistration) (lifecycle.State, string)
-	// Known has the stored registrations that were read before; nil reads them each time.
-	Known *Known
+	// Known has the stored registrations that were read before, by UID, see NewKnown; nil reads them each time.
+	Known *lru.Cache
 }
 
 // atOnce are how many targets are looked at side by side.
@@ -171,15 +172,17 @@ func (q *query) targets(ctx context.Context, others []registration.ActiveRegistr
 		return err
 	}
 	count := len(selected)
-	if selected = selected[:min(count, q.Check)]; len(selected) > 0 {
-		q.ofTargets(ctx, selected)
+	selected = selected[:min(count, q.Check)]
+	workqueue.ParallelizeUntil(ctx, atOnce, len(selected), func(i int) { q.read(ctx, &selected[i]) })
+	if ctx.Err() != nil { // not all was read
+		return ctx.Err()
 	}
 	q.forecast.Plan(selected, count, more, q.open, q.now)
 	for _, c := range selected {
 		q.notice(c.Finder.(*found))
 	}
 	q.statusless(selected)
-	return ctx.Err()
+	return nil
 }
 
 // selected are the circumstances of those objects that are targets.
@@ -202,7 +205,7 @@ func (q *query) selected(ctx context.Context, objects []*unstructured.Unstructur
 			continue
 		}
 		c := registration.TargetInput{
-			Target: object, Registrations: []registration.ActiveRegistration{{Registration: q.reg, State: q.state, Reason: q.why}}, Layout: q.layout, Finder: &found{by: map[string]finding{}},
+			Target: object, Registrations: []registration.ActiveRegistration{{Registration: q.reg, State: q.state, Reason: q.why}}, Layout: q.layout, Finder: &found{target: object, by: map[string]finding{}},
 		}
 		for _, o := range others {
 			if o.Kind.GroupKind() == q.reg.Kind.GroupKind() && o.Selects(object, namespaces[name]) {
@@ -214,24 +217,9 @@ func (q *query) selected(ctx context.Context, objects []*unstructured.Unstructur
 	return all, nil
 }
 
-// ofTargets reads what the checks of targets look at, of several side by side.
-func (q *query) ofTargets(ctx context.Context, selected []registration.TargetInput) {
-	var reading sync.WaitGroup
-	turn := make(chan struct{}, atOnce)
-	for i := range selected {
-		turn <- struct{}{}
-		reading.Go(func() {
-			q.read(ctx, &selected[i])
-			<-turn
-		})
-	}
-	reading.Wait()
-}
-
 // read reads what the checks of one target look at.
 func (q *query) read(ctx context.Context, c *registration.TargetInput) {
 	there := c.Finder.(*found)
-	there.target, there.reg = c.Target, q.reg
 	for _, r := range registrations(c.Registrations) {
 		if r.Kind != q.reg.Kind {
 			continue // the object isn't read in that version
@@ -256,10 +244,10 @@ func (q *query) read(ctx context.Context, c *registration.TargetInput) {
 	}
 }
 
-func registrations(deciders []registration.ActiveRegistration) []*registration.Registration {
-	all := make([]*registration.Registration, len(deciders))
-	for i := range deciders {
-		all[i] = deciders[i].Registration
+func registrations(active []registration.ActiveRegistration) []*registration.Registration {
+	all := make([]*registration.Registration, len(active))
+	for i := range active {
+		all[i] = active[i].Registration
 	}
 	return all
 }
