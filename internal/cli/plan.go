@@ -127,13 +127,14 @@ func (a *App) runPlan(ctx context.Context, o *planOptions) error {
 }
 
 // planAll plans all policies. Guardrails and exceptions do nothing by themselves; those that would be refused are told.
-func (a *App) planAll(ctx context.Context, w *policyEnv, files []manifest.File, guardrails map[manifest.Place]check.Report) ([]report.Plan, error) {
+func (a *App) planAll(ctx context.Context, w *policyEnv, files []manifest.File, guardrails []check.Report) ([]report.Plan, error) {
 	var plans []report.Plan
 	for d := range manifest.Each(files, "") {
-		if gr, isGuardrail := guardrails[d.Place()]; isGuardrail {
-			if !gr.Allowed {
-				plans = append(plans, report.Plan{Report: gr})
+		if isGuardrail(d) {
+			if !guardrails[0].Allowed {
+				plans = append(plans, report.Plan{Report: guardrails[0]})
 			}
+			guardrails = guardrails[1:]
 			continue
 		}
 		kind, _ := d.Object["kind"].(string)

@@ -168,9 +168,6 @@ func (n *node) item(i int) *node {
 // spec.list[0]. Where the field isn't there, it is the line of what should hold it.
 func (d Document) LineOf(path string) int {
 	line, n := d.Line, d.root
-	if n == nil && d.later != nil && path != "" {
-		n = d.later()
-	}
 	for n != nil && path != "" {
 		next, nextLine, rest := n.step(path)
 		if next == nil {
