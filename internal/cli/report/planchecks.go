@@ -14,19 +14,6 @@ import (
 // maxUnhealthyShown is of how many targets that aren't healthy everything is shown.
 const maxUnhealthyShown = 20
 
-type jsonChecks struct {
-	Targets int  `json:"targets"`
-	More    bool `json:"more"`
-	// WouldFail counts targets with a condition that would turn False, InDoubt those that the breaker wouldn't believe, Failing
-	// those with one that is False now.
-	WouldFail int    `json:"wouldFail"`
-	InDoubt   int    `json:"inDoubt"`
-	Failing   int    `json:"failing"`
-	Unknown   string `json:"unknown,omitempty"`
-	// Forecasts of the targets that were looked at, the worst first.
-	Forecasts []jsonTarget `json:"forecasts"`
-}
-
 type jsonTarget struct {
 	Namespace  string          `json:"namespace,omitempty"`
 	Name       string          `json:"name"`
@@ -91,8 +78,12 @@ func (p *Plan) HealthCheckRegistration(hcr *v1alpha1.HealthCheckRegistration, f 
 	if p.Report.Allowed && len(pausedBy) == 0 && f.Unwritable == "" {
 		p.Acts = f.Items.Writes
 	}
-	p.json.Checks = jsonChecks{f.Targets, f.Items.More, f.WouldFail, f.WouldBeDoubted, f.Items.Failing, unknown, targetsOf(f.Items.Targets)}
+	asJSON := map[string]any{
+		"targets": f.Targets, "more": f.Items.More, "wouldFail": f.WouldFail, "inDoubt": f.WouldBeDoubted, "failing": f.Items.Failing, "forecasts": targetsOf(f.Items.Targets),
+	}
+	p.json = map[string]any{"checks": asJSON}
 	if unknown != "" {
+		asJSON["unknown"] = unknown
 		p.row("not known", "%s", unknown)
 		return
 	}

@@ -19,14 +19,6 @@ const (
 	maxPods     = 20
 )
 
-type jsonWeeder struct {
-	Namespaces int `json:"namespaces"`
-	// Limit is how many pods may be deleted in a minute, over all WeederConfigs; Spent of them were in the last one.
-	Limit    int                      `json:"limit"`
-	Spent    int                      `json:"spent"`
-	Services []weeder.ServiceForecast `json:"services"`
-}
-
 // WeederConfig takes in what a config would do.
 func (p *Plan) WeederConfig(wc *v1alpha1.WeederConfig, f weeder.Forecast, pausedBy []string) {
 	open := 0
@@ -53,7 +45,9 @@ func (p *Plan) WeederConfig(wc *v1alpha1.WeederConfig, f weeder.Forecast, paused
 	p.row("dependents", "%s, of which %d crash-loop", sample.Count(f.SelectedPods, "pod"), f.CrashLoopingPods)
 	p.row("limit", "maxPodDeletionsPerMinute allows %d over all WeederConfigs; %d were deleted in the last minute", f.Limit, f.Items.DeletedLastMinute)
 	p.services(f.Items.Services, verb)
-	p.json.Weeder = jsonWeeder{f.Namespaces, f.Limit, f.Items.DeletedLastMinute, append([]weeder.ServiceForecast{}, f.Items.Services...)}
+	p.json = map[string]any{"weeder": map[string]any{
+		"namespaces": f.Namespaces, "limit": f.Limit, "spent": f.Items.DeletedLastMinute, "services": append([]weeder.ServiceForecast{}, f.Items.Services...),
+	}}
 }
 
 // services tells of each Service and of its dependents that crash-loop.
@@ -109,21 +103,6 @@ func clockTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 // maxProbes are the targets of which each step is shown.
 const maxProbes = 5
 
-type jsonProbe struct {
-	Targets int `json:"targets"`
-	// Limit is how many targets may be scaled down at once; of Probed ones, over all ProbeConfigs, ScaledDown are.
-	Limit      int `json:"limit"`
-	Probed     int `json:"probed"`
-	ScaledDown int `json:"scaledDown"`
-	// WouldScaleDown counts the objects if all targets failed outside, in the targets that were looked at.
-	WouldScaleDown int    `json:"wouldScaleDown"`
-	Unknown        string `json:"unknown,omitempty"`
-	// GivesBack would get their replicas back now.
-	GivesBack []v1alpha1.ScaledDependent `json:"givesBack"`
-	// Steps of the targets that were looked at.
-	Steps []probe.TargetForecast `json:"steps"`
-}
-
 // Probes is what else is known of ProbeConfigs.
 type Probes struct {
 	// Unknown says what could not be read; then the forecast is empty.
@@ -152,11 +131,13 @@ func (p *Plan) ProbeConfig(pc *v1alpha1.ProbeConfig, f probe.Forecast, of Probes
 	if p.Acts > 0 {
 		p.outcome += "; gives " + sample.Count(p.Acts, "object") + " back what it scaled down"
 	}
-	p.json.Probe = jsonProbe{
-		f.Targets, f.Limit, f.Probed, f.ScaledDown, f.WouldScaleDown, of.Unknown,
-		append([]v1alpha1.ScaledDependent{}, f.Items.Restores...), append([]probe.TargetForecast{}, f.Items.Targets...),
+	asJSON := map[string]any{
+		"targets": f.Targets, "limit": f.Limit, "probed": f.Probed, "scaledDown": f.ScaledDown, "wouldScaleDown": f.WouldScaleDown,
+		"givesBack": append([]v1alpha1.ScaledDependent{}, f.Items.Restores...), "steps": append([]probe.TargetForecast{}, f.Items.Targets...),
 	}
+	p.json = map[string]any{"probe": asJSON}
 	if of.Unknown != "" {
+		asJSON["unknown"] = of.Unknown
 		p.row("not known", "%s", of.Unknown)
 		return
 	}
@@ -240,7 +221,7 @@ func (p *Plan) OutlierPolicy(op *v1alpha1.OutlierPolicy, read *outlier.Policy, f
 		j.Effective = &effective
 		p.settings(&read.Settings)
 	}
-	p.json.Outlier = j
+	p.json = map[string]any{"outlier": j}
 	p.clusters(f.Items, read.Detects())
 }
 
