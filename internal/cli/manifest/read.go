@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	yamlv3 "go.yaml.in/yaml/v3"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 )
@@ -24,7 +25,7 @@ type Document struct {
 	Problems []Problem
 
 	// root is where its fields are.
-	root *node
+	root *yamlv3.Node
 }
 
 // Problem is a mistake in a document's text.
@@ -120,7 +121,7 @@ func (c chunk) readYAML() []Document {
 	second := 0
 	d.root, d.Problems, second = c.tree()
 	if d.root != nil {
-		d.Line = d.root.line
+		d.Line = d.root.Line
 	}
 	if bytes.Equal(asJSON, []byte("null")) && len(d.Problems) == 0 {
 		return nil
@@ -185,12 +186,16 @@ func unwrap(d Document) []Document {
 	if !isList || !strings.HasSuffix(kind, "List") || len(d.Problems) > 0 {
 		return []Document{d}
 	}
+	var list *yamlv3.Node
+	if d.root != nil {
+		list, _, _ = step(d.root, "items")
+	}
 	var documents []Document
 	for i, item := range items {
-		of := Document{File: d.File, root: d.root.item(i)}
-		of.Line = d.Line
-		if of.root != nil {
-			of.Line = of.root.line
+		of := Document{File: d.File, Line: d.Line}
+		if list != nil && i < len(list.Content) {
+			of.root = target(list.Content[i])
+			of.Line = of.root.Line
 		}
 		object, isObject := item.(map[string]any)
 		if !isObject {
