@@ -16,11 +16,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/resourcestack/autohealer/internal/cli/trail"
 	"github.com/resourcestack/autohealer/internal/kinds"
@@ -160,14 +158,18 @@ func (a *App) actsInCluster(ctx context.Context, since time.Duration) ([]trail.A
 	if err != nil {
 		return nil, fmt.Errorf("%w; a log in a file, such as that of the manager of make run, is read with -f", err)
 	}
-	logs, err := a.podLogs()
+	cfg, err := a.restConfig()
 	if err != nil {
 		return nil, err
+	}
+	core, err := typedcorev1.NewForConfig(cfg) // controller-runtime's client can't read logs
+	if err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
 	var acts []trail.Act
 	var unread []string
 	for _, log := range logsOf(pods, since) {
-		found, err := log.read(ctx, logs().Namespace(own))
+		found, err := log.read(ctx, core.Pods(own))
 		if err != nil {
 			unread = append(unread, fmt.Sprintf("%s: %s", log, strings.TrimSpace(err.Error()))) // kubelets end theirs with a new line
 			continue
@@ -182,23 +184,6 @@ func (a *App) actsInCluster(ctx context.Context, since time.Duration) ([]trail.A
 	}
 	slices.SortStableFunc(acts, func(a, b trail.Act) int { return a.Time.Compare(b.Time) })
 	return acts, nil
-}
-
-// podLogs begins requests for the logs of pods, which controller-runtime's client can't read.
-func (a *App) podLogs() (get func() *rest.Request, err error) {
-	cfg, err := a.restConfig()
-	if err != nil {
-		return nil, err
-	}
-	through, err := rest.HTTPClientFor(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("connect to the cluster: %w", err)
-	}
-	core, err := apiutil.RESTClientForGVK(corev1.SchemeGroupVersion.WithKind("Pod"), false, false, cfg, scheme.Codecs, through)
-	if err != nil {
-		return nil, fmt.Errorf("connect to the cluster: %w", err)
-	}
-	return func() *rest.Request { return core.Get().Resource("pods").SubResource("log") }, nil
 }
 
 // managerPods are those of the manager's Deployment.
@@ -253,8 +238,8 @@ func (l podLog) String() string {
 	return "the log of pod " + l.pod
 }
 
-func (l podLog) read(ctx context.Context, request *rest.Request) (acts []trail.Act, err error) {
-	stream, err := request.Name(l.pod).VersionedParams(&l.options, scheme.ParameterCodec).Stream(ctx)
+func (l podLog) read(ctx context.Context, pods typedcorev1.PodInterface) (acts []trail.Act, err error) {
+	stream, err := pods.GetLogs(l.pod, &l.options).Stream(ctx)
 	if err != nil {
 		return nil, err
 	}
