@@ -183,38 +183,31 @@ var expiringFields = func() *kept {
 }()
 
 // newest is the last time that objects tell of in such a field, or Leases of their renewal.
-func newest(items []any) (last time.Time) {
+func newest(items []any) time.Time {
+	var times []any
 	for _, item := range items {
-		times := []any{expiringFields.of(item)}
+		times = append(times, expiringFields.of(item))
 		if lease := (&unstructured.Unstructured{Object: item.(map[string]any)}); lease.GetKind() == "Lease" {
 			renewed, _, _ := unstructured.NestedString(lease.Object, "spec", "renewTime")
 			times = append(times, renewed)
 		}
-		if at := latest(times); at.After(last) {
-			last = at
-		}
 	}
-	return last
+	return latest(times)
 }
 
 // latest is the last time that there is anywhere in a value.
 func latest(value any) (last time.Time) {
-	of := func(at time.Time) {
-		if at.After(last) {
-			last = at.UTC()
-		}
-	}
 	switch v := value.(type) {
 	case string:
-		at, _ := time.Parse(time.RFC3339, v) // zero is never the last
-		of(at)
+		last, _ = time.Parse(time.RFC3339, v) // zero is never the last
+		return last.UTC()
 	case map[string]any:
-		for _, inner := range v {
-			of(latest(inner))
-		}
+		return latest(slices.Collect(maps.Values(v)))
 	case []any:
 		for _, inner := range v {
-			of(latest(inner))
+			if at := latest(inner); at.After(last) {
+				last = at
+			}
 		}
 	}
 	return last

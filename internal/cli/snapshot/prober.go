@@ -195,6 +195,7 @@ func (f *Facts) probedFleet(policy guardrail.Policy) *probe.Fleet {
 func (f *Facts) addTargets(fleet *probe.Fleet, pc *v1alpha1.ProbeConfig) {
 	counts, now := pc.Status.Targets, f.snapshot.ServerTime.Time
 	down := downIn(pc)
+	inForce := pc.Spec.Mode != v1alpha1.Observe && pc.DeletionTimestamp == nil && meta.IsStatusConditionTrue(pc.Status.Conditions, v1alpha1.ConditionAccepted)
 	for i := range max(counts.Probed, counts.ScaledDown) {
 		t := probe.TargetKey{Config: pc.UID, Namespace: fmt.Sprint("#", i)}
 		switch {
@@ -203,23 +204,13 @@ func (f *Facts) addTargets(fleet *probe.Fleet, pc *v1alpha1.ProbeConfig) {
 		case int(i) < len(down):
 			t.Namespace = down[i]
 		}
-		f.addTarget(fleet, pc, t)
-		fleet.SetActive(t, f.inForce(pc) && int(i) < workingTargets(pc), now)
+		fleet.Add(t, pc.Namespace != f.ownNamespace)
+		fleet.SetActive(t, inForce && int(i) < workingTargets(pc), now)
 		if i < counts.Probed {
 			fleet.ObserveRun(t, &probe.State{}, now)
 		}
 		fleet.ObserveDown(t, i < counts.ScaledDown)
 	}
-}
-
-// addTarget takes in a target as the controller does.
-func (f *Facts) addTarget(fleet *probe.Fleet, pc *v1alpha1.ProbeConfig, t probe.TargetKey) {
-	fleet.Add(t, pc.Namespace != f.ownNamespace)
-}
-
-// inForce says whether a config is in force, and so counts for others.
-func (*Facts) inForce(pc *v1alpha1.ProbeConfig) bool {
-	return pc.Spec.Mode != v1alpha1.Observe && pc.DeletionTimestamp == nil && meta.IsStatusConditionTrue(pc.Status.Conditions, v1alpha1.ConditionAccepted)
 }
 
 // targetWorks says whether a target's external kubeconfig works, by a config's status. A status that tells of one may mean the one before it: that
@@ -248,15 +239,6 @@ func workingTargets(pc *v1alpha1.ProbeConfig) int {
 	return n
 }
 
-// canScaleDown says whether nothing of a target itself is in the way.
-func canScaleDown(pc *v1alpha1.ProbeConfig, c *probe.Config, namespace string) probe.Permit {
-	is := probe.Target{Namespace: namespace, Config: c, Credentials: probe.Credentials{Config: c}}
-	if targetWorks(pc, namespace) {
-		is.ProvenMark = is.Credentials.External.Mark()
-	}
-	return is.CanScaleDown()
-}
-
 // downIn are the namespaces in which a status names objects that are scaled down.
 func downIn(pc *v1alpha1.ProbeConfig) []string {
 	var namespaces []string
@@ -278,13 +260,17 @@ func (f *Facts) permit(fleet *probe.Fleet, policy guardrail.Policy, pc *v1alpha1
 	case len(policy.PausedBy) > 0:
 		return probe.Permit{Reason: v1alpha1.ReasonPaused, Message: "Guardrail " + strings.Join(policy.PausedBy, ", ") + " pauses all new acts"}
 	}
-	if held := canScaleDown(pc, c, namespace); !held.Allowed {
+	of := probe.Target{Namespace: namespace, Config: c, Credentials: probe.Credentials{Config: c}}
+	if targetWorks(pc, namespace) {
+		of.ProvenMark = of.Credentials.External.Mark()
+	}
+	if held := of.CanScaleDown(); !held.Allowed { // of the target itself
 		return held
 	}
 	t, now := probe.TargetKey{Config: pc.UID, Namespace: namespace}, f.snapshot.ServerTime.Time
 	probed := pc.Status.Targets != nil && pc.Status.Targets.Probed > 0
 	if pc.Spec.NamespaceSelector != nil || !probed {
-		f.addTarget(fleet, pc, t)
+		fleet.Add(t, pc.Namespace != f.ownNamespace)
 		fleet.ObserveDown(t, slices.Contains(downIn(pc), namespace))
 	}
 	if !probed { // before it is scaled down it is

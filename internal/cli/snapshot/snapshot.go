@@ -214,8 +214,10 @@ func StateOfWeeder(wc *v1alpha1.WeederConfig, paused bool) lifecycle.State {
 // or without a manager, as in the midst of an uninstall, the one that is labelled as its own or has the Lease of one that ran. It is "" when there is none, when there
 // are several, since nobody can tell which is meant, and for who may not look.
 func FindOwn(ctx context.Context, c client.Reader) (string, error) {
-	if marked, err := findMarked(ctx, c); err != nil || marked != "" {
-		return marked, err
+	if marked, err := findMarked(ctx, c); err != nil {
+		return "", fmt.Errorf("find Autohealer's namespace: %w", err)
+	} else if marked != "" {
+		return marked, nil
 	}
 	for _, query := range []struct {
 		kind   schema.GroupVersionKind
@@ -249,33 +251,36 @@ func FindOwn(ctx context.Context, c client.Reader) (string, error) {
 // findMarked gives the namespace that the cluster is marked with, if that is still there and has a manager: anyone who may annotate the
 // webhook's configuration can name another.
 func findMarked(ctx context.Context, c client.Reader) (string, error) {
-	configuration, namespace := &metav1.PartialObjectMetadata{}, &metav1.PartialObjectMetadata{}
-	configuration.SetGroupVersionKind(admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration"))
-	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	err := c.Get(ctx, client.ObjectKey{Name: "autohealer"}, configuration)
-	name, uid, _ := strings.Cut(configuration.Annotations[v1alpha1.AnnotationInstallation], "/")
-	marked := len(validation.IsDNS1123Label(name)) == 0 // anything else can't be asked for
-	if err == nil && marked {
-		err = c.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	get := func(kind schema.GroupVersionKind, namespace, name string) (*metav1.PartialObjectMetadata, error) {
+		object := &metav1.PartialObjectMetadata{}
+		object.SetGroupVersionKind(kind)
+		return object, c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
 	}
-	switch {
-	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
-		return "", nil
-	case err != nil:
-		return "", fmt.Errorf("find Autohealer's namespace: %w", err)
-	case !marked || string(namespace.UID) != uid:
-		return "", nil
+	configuration, err := get(admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration"), "", "autohealer")
+	name, uid, _ := strings.Cut(configuration.Annotations[v1alpha1.AnnotationInstallation], "/")
+	if err != nil || len(validation.IsDNS1123Label(name)) > 0 { // anything else can't be asked for
+		return "", unlessUnseen(err)
+	}
+	namespace, err := get(corev1.SchemeGroupVersion.WithKind("Namespace"), "", name)
+	if err != nil || string(namespace.UID) != uid {
+		return "", unlessUnseen(err)
 	}
 	for _, kind := range []schema.GroupVersionKind{appsv1.SchemeGroupVersion.WithKind("Deployment"), corev1.SchemeGroupVersion.WithKind("ServiceAccount")} {
-		manager := &metav1.PartialObjectMetadata{}
-		manager.SetGroupVersionKind(kind)
-		err := c.Get(ctx, client.ObjectKey{Namespace: name, Name: "autohealer-manager"}, manager)
-		switch {
-		case err == nil, apierrors.IsForbidden(err):
+		_, err := get(kind, name, "autohealer-manager")
+		if err == nil || apierrors.IsForbidden(err) {
 			return name, nil
-		case !apierrors.IsNotFound(err):
-			return "", fmt.Errorf("find Autohealer's namespace: %w", err)
+		}
+		if !apierrors.IsNotFound(err) {
+			return "", err
 		}
 	}
 	return "", nil
+}
+
+// unlessUnseen is an error other than that there is no such object, or that the user may not see it.
+func unlessUnseen(err error) error {
+	if apierrors.IsForbidden(err) {
+		return nil
+	}
+	return client.IgnoreNotFound(err)
 }
