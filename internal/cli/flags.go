@@ -228,11 +228,7 @@ func (a *App) completeObjects(kinds ...string) cobra.CompletionFunc {
 			}
 			return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 		}
-		mapper, err := a.Config.ToRESTMapper()
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		mapping, err := mappingOf(mapper, kind)
+		mapping, err := a.mappingOf(typed, kind)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

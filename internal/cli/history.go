@@ -98,13 +98,9 @@ func (a *App) wanted(args []string, inCluster bool) (wanted [][2]string, err err
 			return nil, fmt.Errorf("%q: write a kind and a name, such as node/worker-7", arg)
 		}
 		if inCluster {
-			mapper, err := a.Config.ToRESTMapper()
+			mapping, err := a.mappingOf(arg, kind)
 			if err != nil {
-				return nil, fmt.Errorf("connect to the cluster: %w", err)
-			}
-			mapping, err := mappingOf(mapper, kind)
-			if err != nil {
-				return nil, fmt.Errorf("%q: %w", arg, err)
+				return nil, err
 			}
 			kind = mapping.GroupVersionKind.Kind
 		}
@@ -168,13 +164,18 @@ func (a *App) actsInCluster(ctx context.Context, since time.Duration) ([]trail.A
 	}
 	var acts []trail.Act
 	var unread []string
-	for _, log := range logsOf(pods, since) {
-		found, err := log.read(ctx, core.Pods(own))
-		if err != nil {
-			unread = append(unread, fmt.Sprintf("%s: %s", log, strings.TrimSpace(err.Error()))) // kubelets end theirs with a new line
-			continue
+	for i := range pods {
+		for _, log := range logsOf(&pods[i], since) {
+			found, err := readLog(ctx, core.Pods(own), pods[i].Name, log)
+			if err != nil {
+				what := "the log of pod " + pods[i].Name
+				if log.Previous {
+					what += " before its container's last restart"
+				}
+				unread = append(unread, what+": "+strings.TrimSpace(err.Error())) // kubelets end theirs with a new line
+			}
+			acts = append(acts, found...)
 		}
-		acts = append(acts, found...)
 	}
 	if len(unread) > 0 && len(acts) == 0 {
 		return nil, fmt.Errorf("can't read what was done: %s", strings.Join(unread, "; "))
@@ -206,46 +207,31 @@ func managerPods(ctx context.Context, c client.Reader, namespace string) ([]core
 	return pods.Items, nil
 }
 
-// podLog is the log of one run of the manager's container.
-type podLog struct {
-	pod     string
-	options corev1.PodLogOptions
-}
-
-func logsOf(pods []corev1.Pod, since time.Duration) (logs []podLog) {
-	for i := range pods {
-		o := corev1.PodLogOptions{Container: managerContainer}
-		if since > 0 {
-			o.SinceSeconds = ptr.To(int64((since + time.Second - 1) / time.Second))
-		}
-		restarted := slices.ContainsFunc(pods[i].Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
-			return s.Name == managerContainer && s.RestartCount > 0
-		})
-		if restarted {
-			before := o
-			before.Previous = true
-			logs = append(logs, podLog{pods[i].Name, before})
-		}
-		logs = append(logs, podLog{pods[i].Name, o})
+// logsOf are those of the manager's container in a pod: of the run before its last restart, and of the one that there is.
+func logsOf(pod *corev1.Pod, since time.Duration) []corev1.PodLogOptions {
+	now := corev1.PodLogOptions{Container: managerContainer}
+	if since > 0 {
+		now.SinceSeconds = ptr.To(int64((since + time.Second - 1) / time.Second))
 	}
-	return logs
-}
-
-func (l podLog) String() string {
-	if l.options.Previous {
-		return "the log of pod " + l.pod + " before its container's last restart"
+	restarted := slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
+		return s.Name == managerContainer && s.RestartCount > 0
+	})
+	if !restarted {
+		return []corev1.PodLogOptions{now}
 	}
-	return "the log of pod " + l.pod
+	before := now
+	before.Previous = true
+	return []corev1.PodLogOptions{before, now}
 }
 
-func (l podLog) read(ctx context.Context, pods typedcorev1.PodInterface) (acts []trail.Act, err error) {
-	stream, err := pods.GetLogs(l.pod, &l.options).Stream(ctx)
+func readLog(ctx context.Context, pods typedcorev1.PodInterface, name string, options corev1.PodLogOptions) (acts []trail.Act, err error) {
+	stream, err := pods.GetLogs(name, &options).Stream(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, stream.Close()) }()
 	lines := bufio.NewReader(stream)
-	if _, err := lines.Peek(1); errors.Is(err, io.EOF) && l.options.SinceSeconds == nil {
+	if _, err := lines.Peek(1); errors.Is(err, io.EOF) && options.SinceSeconds == nil {
 		return nil, errNothingLogged
 	}
 	return trail.Read(lines)
