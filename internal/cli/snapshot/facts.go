@@ -219,9 +219,13 @@ func newWeeder(s *Snapshot, limits limit.Limits, ownNamespace string, state func
 	for _, svc := range allOf[corev1.Service](s.Objects) {
 		known.ObserveService(svc)
 	}
-	observeHolds(known, "Deployment", allOf[appsv1.Deployment](s.Objects), at)
-	observeHolds(known, "StatefulSet", allOf[appsv1.StatefulSet](s.Objects), at)
-	observeHolds(known, "DaemonSet", allOf[appsv1.DaemonSet](s.Objects), at)
+	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet"} {
+		for _, one := range s.Objects.all(appsv1.SchemeGroupVersion.WithKind(kind).GroupKind()) {
+			if h := hold.Of(one.raw.GetAnnotations()); h != nil {
+				known.ObserveHold(weeder.Workload{Namespace: one.raw.GetNamespace(), Kind: kind, Name: one.raw.GetName()}, h, "", at)
+			}
+		}
+	}
 	for _, pod := range allOf[corev1.Pod](s.Objects) {
 		known.ObservePod(weeder.ReadPod(pod), at)
 	}
@@ -235,14 +239,6 @@ func newWeeder(s *Snapshot, limits limit.Limits, ownNamespace string, state func
 	}
 	known.MarkSynced(at)
 	return known
-}
-
-func observeHolds[W client.Object](known *weeder.State, kind string, workloads []W, at timing.Moment) {
-	for _, w := range workloads {
-		if h := hold.Of(w.GetAnnotations()); h != nil {
-			known.ObserveHold(weeder.Workload{Namespace: w.GetNamespace(), Kind: kind, Name: w.GetName()}, h, "", at)
-		}
-	}
 }
 
 // weederAt is the snapshot's moment for the planner of WeederConfigs, which compares the API server's clock with that of the

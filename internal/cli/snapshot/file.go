@@ -171,16 +171,10 @@ func (s *Snapshot) readAnnotations(says map[string]string, items []any) error {
 }
 
 // expiringFields are the fields whose times are over when an object is read. Others, such as a policy's own, may be still to come.
-var expiringFields = func() *kept {
-	all := &kept{}
-	for _, field := range []string{
-		"metadata.creationTimestamp", "metadata.managedFields[].time", "status.conditions[].lastHeartbeatTime|lastTransitionTime",
-		"status.containerStatuses|initContainerStatuses[].state|lastState.running|terminated.startedAt|finishedAt",
-	} {
-		all.add(strings.Split(field, ".")...)
-	}
-	return all
-}()
+var expiringFields = keep(
+	"metadata.creationTimestamp", "metadata.managedFields[].time", "status.conditions[].lastHeartbeatTime|lastTransitionTime",
+	"status.containerStatuses|initContainerStatuses[].state|lastState.running|terminated.startedAt|finishedAt",
+)
 
 // newest is the last time that objects tell of in such a field, or Leases of their renewal.
 func newest(items []any) time.Time {
