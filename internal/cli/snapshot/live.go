@@ -27,12 +27,8 @@ import (
 	"github.com/resourcestack/autohealer/internal/kubeconfig"
 )
 
-const (
-	// defaultPageSize keeps an answer of nodes at a few megabytes.
-	defaultPageSize = 500
-	// checksPerSecond is how many objects a second are read for HealthCheckRegistrations, each by itself.
-	checksPerSecond = 500
-)
+// defaultPageSize keeps an answer of nodes at a few megabytes.
+const defaultPageSize = 500
 
 // Live reads a cluster once.
 type Live struct {
@@ -70,19 +66,13 @@ func (l Live) Read(ctx context.Context) (*Snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
-	quick := rest.CopyConfig(cfg)
-	quick.QPS, quick.Burst = checksPerSecond, 2*checksPerSecond
-	many, err := client.New(quick, client.Options{Scheme: known, Mapper: c.RESTMapper()})
-	if err != nil {
-		return nil, fmt.Errorf("connect to the cluster: %w", err)
-	}
 	address, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
 	s := &Snapshot{Objects: newObjects(), From: address.Redacted()} // who reads the file is to learn no password
 	s.live = &live{
-		client: many, policy: l.Policy, survey: &survey.Live{Reader: c, Scales: c.SubResource("scale"), Kinds: kinds},
+		client: c, policy: l.Policy, survey: &survey.Live{Reader: c, Scales: c.SubResource("scale"), Kinds: kinds},
 		schemas: dependents.NewSchemas(openapi.NewClientWithContext(kinds.RESTClient())),
 	}
 	if s.OwnNamespace, err = FindOwn(ctx, c); err != nil {
@@ -229,7 +219,7 @@ func (t recordingClient) List(ctx context.Context, list client.ObjectList, optio
 	return nil
 }
 
-func (s *surveyed) reader() client.Reader {
+func (s *Snapshot) reader() client.Reader {
 	if s.live == nil {
 		return s.Objects
 	}
@@ -237,7 +227,7 @@ func (s *surveyed) reader() client.Reader {
 }
 
 func (f *Facts) checked() checked {
-	read := f.surveyed()
+	read := f.snapshot
 	objects := &dependents.Live{Reader: read.reader(), Mapper: read.Objects}
 	if read.live != nil {
 		objects.Mapper, objects.Schemas = read.live.client.RESTMapper(), read.live.schemas
