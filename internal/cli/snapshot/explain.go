@@ -187,7 +187,7 @@ type HostAssignment struct {
 
 // behind says why Envoys may have something else of a cluster than what a policy says.
 func behind(op *v1alpha1.OutlierPolicy, a *outlier.Assignment) string {
-	if accepted := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionAccepted); accepted == nil || accepted.ObservedGeneration != op.Generation {
+	if verdictOf(op) == nil {
 		return "The manager hasn't judged the policy as it is now: Envoys keep what they have."
 	}
 	for _, t := range op.Status.Ancestors {

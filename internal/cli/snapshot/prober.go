@@ -63,11 +63,9 @@ func (f *Facts) ProbeBreakerOpen() bool {
 	return slices.ContainsFunc(f.probers(), func(pc *v1alpha1.ProbeConfig) bool { return pc.Status.BreakerID != "" })
 }
 
-func (f *Facts) surveyed() *surveyed { return (*surveyed)(f.snapshot) }
-
 func (f *Facts) survey() *survey.Survey {
 	cluster := &survey.Informers{Cache: f.snapshot.Objects, Weeder: f.weeder}
-	return &survey.Survey{Cluster: cluster, Objects: f.surveyed(), OwnNamespace: f.ownNamespace, Annotated: true}
+	return &survey.Survey{Cluster: cluster, Objects: f.snapshot, OwnNamespace: f.ownNamespace, Annotated: true}
 }
 
 // ProberView is how a stored ProbeConfig stands to an object that it names.
@@ -150,13 +148,12 @@ func (f *Facts) viewProber(ctx context.Context, pc v1alpha1.ProbeConfig, c *prob
 // scaled is an object as the planner reads it. One that has a record and replicas was scaled by somebody since: that the
 // manager died between two writes, no look from outside tells.
 func (f *Facts) scaled(ctx context.Context, namespace string, ref probe.Ref) (probe.Object, error) {
-	objects := f.surveyed()
-	d, err := objects.Dependent(ctx, namespace, ref)
+	d, err := f.snapshot.Dependent(ctx, namespace, ref)
 	if err != nil {
 		return probe.Object{}, err
 	}
 	o := probe.Object{Missing: d.Missing, Unscalable: d.Unscalable, Replicas: d.Replicas, Current: d.Replicas, Generation: math.MaxInt64}
-	annotations, err := objects.Annotations(ctx, namespace, ref)
+	annotations, err := f.snapshot.Annotations(ctx, namespace, ref)
 	if err != nil {
 		return probe.Object{}, err
 	}
@@ -251,9 +248,9 @@ func downIn(pc *v1alpha1.ProbeConfig) []string {
 
 // permit says whether a config may scale down a target now.
 func (f *Facts) permit(fleet *probe.Fleet, policy guardrail.Policy, pc *v1alpha1.ProbeConfig, c *probe.Config, namespace string) probe.Permit {
-	accepted := meta.FindStatusCondition(pc.Status.Conditions, v1alpha1.ConditionAccepted)
+	accepted := verdictOf(pc)
 	switch {
-	case accepted == nil, accepted.ObservedGeneration != pc.Generation:
+	case accepted == nil:
 		return probe.Permit{Reason: "NotJudged", Message: "the manager hasn't judged the config as it is now"}
 	case accepted.Status != metav1.ConditionTrue:
 		return probe.Permit{Reason: probe.Reason(accepted.Reason), Message: "the rules refuse the config"}

@@ -210,7 +210,7 @@ func TestAKeyThatNobodyAskedForIsntMissing(t *testing.T) {
 		{"other", false, kubeconfig.Inspection{Missing: true}, true}, // as kubectl prints it, all are there
 	} {
 		read.Trimmed = c.trimmed
-		got, err := factsOf(t, read).surveyed().credential(t.Context(), name, c.key)
+		got, err := read.credential(t.Context(), name, c.key)
 		if got != c.want || (err == nil) != c.known || err != nil && !errors.Is(err, guard.ErrNotKnown) {
 			t.Errorf("key %s: %+v, %v", c.key, got, err)
 		}

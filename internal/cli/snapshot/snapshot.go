@@ -29,6 +29,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/sample"
+	"github.com/resourcestack/autohealer/internal/kinds"
 )
 
 // Snapshot is a cluster at one moment.
@@ -162,10 +163,13 @@ func (s *Snapshot) All(_ context.Context, kind string) (iter.Seq[client.Object],
 // ruleRights is the rule over what a WeederConfig's account may do.
 const ruleRights = "weederconfig/account-may-not-delete"
 
-// judged says whether the manager has said what rules say of a registration as it is now.
-func judged(hcr *v1alpha1.HealthCheckRegistration) bool {
-	accepted := meta.FindStatusCondition(hcr.Status.Conditions, v1alpha1.ConditionAccepted)
-	return hcr.DeletionTimestamp != nil || accepted != nil && accepted.ObservedGeneration == hcr.Generation
+// verdictOf is what the manager said that rules say of a policy as it is now; nil while it has said nothing.
+func verdictOf(policy kinds.Object) *metav1.Condition {
+	accepted := meta.FindStatusCondition(policy.GetConditions(), v1alpha1.ConditionAccepted)
+	if accepted == nil || accepted.ObservedGeneration != policy.GetGeneration() {
+		return nil
+	}
+	return accepted
 }
 
 // StateOfChecks is what a stored registration may do under a policy, by what the manager last said that rules said, and why it may
@@ -179,7 +183,7 @@ func StateOfChecks(hcr *v1alpha1.HealthCheckRegistration, policy guardrail.Polic
 		return lifecycle.Deleted, "it is being deleted"
 	case accepted == nil:
 		return lifecycle.Deleted, "the manager hasn't judged it yet" // it decides as little as one that goes
-	case !judged(hcr):
+	case verdictOf(hcr) == nil:
 		return lifecycle.NotJudged, "the manager hasn't judged it as it is now"
 	case hcr.Spec.Mode == v1alpha1.Observe:
 		return lifecycle.Observing, ""
@@ -196,9 +200,9 @@ func StateOfChecks(hcr *v1alpha1.HealthCheckRegistration, policy guardrail.Polic
 // StateOfWeeder is what a stored config may do while acts are paused or not, by what the manager last said that rules said.
 // Who asks may not be allowed to ask what the config's account may do, and a file can't be asked.
 func StateOfWeeder(wc *v1alpha1.WeederConfig, paused bool) lifecycle.State {
-	accepted := meta.FindStatusCondition(wc.Status.Conditions, v1alpha1.ConditionAccepted)
+	accepted := verdictOf(wc)
 	switch {
-	case accepted == nil, accepted.ObservedGeneration != wc.Generation:
+	case accepted == nil:
 		return lifecycle.NotJudged
 	case accepted.Status != metav1.ConditionTrue && strings.HasPrefix(accepted.Message, ruleRights) && !strings.Contains(accepted.Message, "\n"):
 		return lifecycle.Forbidden // nothing else refuses it

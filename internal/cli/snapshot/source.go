@@ -34,10 +34,7 @@ const (
 	missingOf = "missing.facts.autohealer.resourcestack.com/" // there is no such key
 )
 
-// surveyed answers the survey of ProbeConfigs by a snapshot.
-type surveyed Snapshot
-
-func (s *surveyed) missingReason(what string, err error) error {
+func (s *Snapshot) missingReason(what string, err error) error {
 	if err == nil || s.warn == nil {
 		return err
 	}
@@ -48,11 +45,11 @@ func (s *surveyed) missingReason(what string, err error) error {
 // checked answers the survey of HealthCheckRegistrations.
 type checked struct {
 	*dependents.Live
-	facts *surveyed
+	facts *Snapshot
 }
 
 // Kubeconfig tells what a Secret holds.
-func (s *surveyed) Kubeconfig(ctx context.Context, namespace, secret string) (probe.KubeconfigFacts, error) {
+func (s *Snapshot) Kubeconfig(ctx context.Context, namespace, secret string) (probe.KubeconfigFacts, error) {
 	says, err := s.credential(ctx, types.NamespacedName{Namespace: namespace, Name: secret}, survey.KubeconfigKey)
 	return survey.FactsOf(says), s.missingReason("where a ProbeConfig leads", err)
 }
@@ -67,7 +64,7 @@ func (c checked) Kubeconfig(ctx context.Context, namespace string, at v1alpha1.S
 }
 
 // credential reads a Secret, and keeps of it what isn't secret.
-func (s *surveyed) credential(ctx context.Context, name types.NamespacedName, key string) (says kubeconfig.Inspection, err error) {
+func (s *Snapshot) credential(ctx context.Context, name types.NamespacedName, key string) (says kubeconfig.Inspection, err error) {
 	secret := &corev1.Secret{}
 	err = s.reader().Get(ctx, name, secret)
 	switch {
@@ -86,7 +83,7 @@ func (s *surveyed) credential(ctx context.Context, name types.NamespacedName, ke
 }
 
 // credentialIn reads what a file says of a Secret, or its value where somebody wrote that into the file.
-func (s *surveyed) credentialIn(secret *corev1.Secret, key string) (kubeconfig.Inspection, error) {
+func (s *Snapshot) credentialIn(secret *corev1.Secret, key string) (kubeconfig.Inspection, error) {
 	server, is := secret.Annotations[serverOf+key]
 	refusal, refused := secret.Annotations[refusalOf+key]
 	_, missing := secret.Annotations[missingOf+key]
@@ -129,7 +126,7 @@ func (o *Objects) storeSecret(name types.NamespacedName, key string, says kubeco
 }
 
 // Dependent tells what is scaled.
-func (s *surveyed) Dependent(ctx context.Context, namespace string, ref probe.Ref) (survey.Dependent, error) {
+func (s *Snapshot) Dependent(ctx context.Context, namespace string, ref probe.Ref) (survey.Dependent, error) {
 	if s.live == nil {
 		return s.Objects.scaleOf(namespace, ref)
 	}
@@ -154,7 +151,7 @@ func (s *surveyed) Dependent(ctx context.Context, namespace string, ref probe.Re
 }
 
 // Annotations of what is scaled; none where they aren't known, or may not be read.
-func (s *surveyed) Annotations(ctx context.Context, namespace string, ref probe.Ref) (map[string]string, error) {
+func (s *Snapshot) Annotations(ctx context.Context, namespace string, ref probe.Ref) (map[string]string, error) {
 	about := &unstructured.Unstructured{}
 	about.SetGroupVersionKind(ref.GroupVersionKind())
 	err := s.reader().Get(ctx, types.NamespacedName{Namespace: namespace, Name: ref.Name}, about)
