@@ -127,8 +127,8 @@ func (a *App) readSnapshot(ctx context.Context, f clusterFlags) (*snapshot.Snaps
 		if err != nil {
 			return nil, fmt.Errorf("--facts %s: %w", f.facts, err)
 		}
-		for _, lack := range s.Lacks() {
-			fmt.Fprintf(a.ErrOut, "warning: --facts %s: %s\n", f.facts, lack)
+		for _, gap := range s.Gaps() {
+			fmt.Fprintf(a.ErrOut, "warning: --facts %s: %s\n", f.facts, gap)
 		}
 		return s, nil
 	case f.live:

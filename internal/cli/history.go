@@ -84,8 +84,8 @@ func (a *App) runHistory(ctx context.Context, o *historyOptions, args []string) 
 		now = a.cluster.Now()
 	}
 	acts = slices.DeleteFunc(acts, func(act trail.Act) bool {
-		asked := slices.ContainsFunc(wanted, func(w [2]string) bool { return act.Concerns(w[0], w[1]) })
-		return o.since > 0 && now.Sub(act.Time) > o.since || len(args) > 0 && !asked
+		concerned := slices.ContainsFunc(wanted, func(w [2]string) bool { return act.Concerns(w[0], w[1]) })
+		return o.since > 0 && now.Sub(act.Time) > o.since || len(args) > 0 && !concerned
 	})
 	return show.write(pastActs{append([]trail.Act{}, acts...)}, a.Out)
 }

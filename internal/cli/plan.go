@@ -15,9 +15,9 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/check"
+	"github.com/resourcestack/autohealer/internal/cli/display"
 	"github.com/resourcestack/autohealer/internal/cli/manifest"
 	"github.com/resourcestack/autohealer/internal/cli/report"
-	"github.com/resourcestack/autohealer/internal/cli/words"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/guard"
@@ -112,7 +112,7 @@ func (a *App) runPlan(ctx context.Context, o *planOptions) error {
 		return err
 	}
 	if len(plans.Plans) == 0 {
-		return fmt.Errorf("--filename: there is no %s in %s", words.List(kinds.Names(kinds.Policies()), "or"), strings.Join(o.filenames, ", "))
+		return fmt.Errorf("--filename: there is no %s in %s", display.List(kinds.Names(kinds.Policies()), "or"), strings.Join(o.filenames, ", "))
 	}
 	if err := show.write(plans, a.Out); err != nil {
 		return err

@@ -163,7 +163,7 @@ func (a *App) explain(ctx context.Context, g *guard.Guard, kind string, r guard.
 		{"Severity", string(r.Severity)},
 		{"Kind", kind},
 		{"Reads", strings.Join(r.Reads, ", ")},
-		{"Asked", whenAsked(r)},
+		{"Asked", whenJudged(r)},
 		{"Without facts", withoutFacts(r)},
 		{"Exceptable", map[bool]string{true: "yes, by a GuardrailException", false: "no"}[r.Exceptable]},
 		{"Docs", guard.Docs(r.ID)},
@@ -192,15 +192,15 @@ func (a *App) explain(ctx context.Context, g *guard.Guard, kind string, r guard.
 	return err
 }
 
-func whenAsked(r guard.RuleInfo) string {
-	asked := "at creation, and when the spec changes"
+func whenJudged(r guard.RuleInfo) string {
+	when := "at creation, and when the spec changes"
 	if r.AtRunTime {
-		asked += "; again before anything acts on the object"
+		when += "; again before anything acts on the object"
 	}
 	if r.Portable && r.Severity == guard.Deny {
-		asked += "; by the API server itself while the webhook is away"
+		when += "; by the API server itself while the webhook is away"
 	}
-	return asked
+	return when
 }
 
 func withoutFacts(r guard.RuleInfo) string {
@@ -215,19 +215,19 @@ func withoutFacts(r guard.RuleInfo) string {
 
 func writeExample(out *strings.Builder, example guard.Example) error {
 	fmt.Fprintf(out, "\n%s: %s\n", example.Label, example.Name)
-	for _, part := range []struct {
+	for _, section := range []struct {
 		name string
 		text []byte
 	}{{"", example.Object}, {"was", example.OldObject}, {"plan", example.Plan}} {
-		if len(part.text) == 0 {
+		if len(section.text) == 0 {
 			continue
 		}
 		var value any
-		if err := utiljson.Unmarshal(part.text, &value); err != nil {
+		if err := utiljson.Unmarshal(section.text, &value); err != nil {
 			return err
 		}
-		if part.name != "" {
-			value = map[string]any{part.name: value}
+		if section.name != "" {
+			value = map[string]any{section.name: value}
 		}
 		text, err := yaml.Marshal(value)
 		if err != nil {

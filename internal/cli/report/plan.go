@@ -14,7 +14,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/check"
-	"github.com/resourcestack/autohealer/internal/cli/words"
+	"github.com/resourcestack/autohealer/internal/cli/display"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
@@ -92,7 +92,7 @@ func (f Plans) Text(w io.Writer) error {
 }
 
 func (f Plans) writeText(out *strings.Builder, p Plan) {
-	colorize := words.Colorizer(f.Colors)
+	colorize := display.Colorizer(f.Colors)
 	outcome := "would be refused"
 	if p.Report.Allowed {
 		outcome = Printable(cmp.Or(p.outcome, "would be admitted"))
@@ -107,7 +107,7 @@ func (f Plans) writeText(out *strings.Builder, p Plan) {
 	}
 	for _, s := range p.Report.Skipped {
 		if s.Missing != "" {
-			fmt.Fprintf(out, "  %s: %s: %s\n", colorize(words.Faint, skippedLabel(s.Missing)), s.Rule, Printable(s.Reason))
+			fmt.Fprintf(out, "  %s: %s: %s\n", colorize(display.Faint, skippedLabel(s.Missing)), s.Rule, Printable(s.Reason))
 		}
 	}
 }

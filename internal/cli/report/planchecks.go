@@ -60,20 +60,20 @@ func targetsOf(all []registration.TargetForecast) []jsonTarget {
 // HealthCheckRegistration takes in what a registration would do. Unknown says what could not be read; then the forecast is
 // empty.
 func (p *Plan) HealthCheckRegistration(hcr *v1alpha1.HealthCheckRegistration, f registration.Forecast, unknown string, pausedBy []string) {
-	turns := fmt.Sprintf("%d of %s False", f.WouldFail, sample.Count(len(f.Items.Targets), "target"))
+	failing := fmt.Sprintf("%d of %s False", f.WouldFail, sample.Count(len(f.Items.Targets), "target"))
 	switch {
 	case unknown != "":
 		p.outcome = "what it would do is not known"
 	case hcr.Spec.Mode == v1alpha1.Observe:
-		p.outcome = "observes, and writes nothing; would set " + turns
+		p.outcome = "observes, and writes nothing; would set " + failing
 	case hcr.Spec.Output == v1alpha1.OutputRegistrationOnly:
-		p.outcome = "writes no conditions; would tell of " + turns
+		p.outcome = "writes no conditions; would tell of " + failing
 	case f.Unwritable != "":
 		p.outcome = "would write nothing: " + f.Unwritable
 	case len(pausedBy) > 0:
 		p.outcome = "would write nothing: paused by Guardrail " + strings.Join(pausedBy, ", ")
 	default:
-		p.outcome = fmt.Sprintf("would set %s, and write %s in all", turns, sample.Count(f.Items.Writes, "condition"))
+		p.outcome = fmt.Sprintf("would set %s, and write %s in all", failing, sample.Count(f.Items.Writes, "condition"))
 	}
 	if p.Report.Allowed && len(pausedBy) == 0 && f.Unwritable == "" {
 		p.Acts = f.Items.Writes
@@ -112,19 +112,19 @@ func (p *Plan) checksRows(f registration.Forecast) {
 // checked tells of each target what would become of its conditions and why, the worst first. Of those that are healthy and
 // stay so it only counts.
 func (p *Plan) checked(targets []registration.TargetForecast) {
-	shown, quiet := 0, 0
+	shown, healthy := 0, 0
 	for i := range targets {
 		switch t := &targets[i]; {
 		case t.AllHealthy():
-			quiet++
+			healthy++
 		case shown < maxUnhealthyShown:
 			shown++
 			p.target(t)
 		}
 	}
-	p.more(1, len(targets)-shown-quiet, "target", allInJSON)
-	if quiet > 0 {
-		p.line(1, "%s: all conditions True, or as they are", sample.Count(quiet, "other target"))
+	p.more(1, len(targets)-shown-healthy, "target", allInJSON)
+	if healthy > 0 {
+		p.line(1, "%s: all conditions True, or as they are", sample.Count(healthy, "other target"))
 	}
 }
 

@@ -52,10 +52,10 @@ func (p *Plan) WeederConfig(wc *v1alpha1.WeederConfig, f weeder.Forecast, paused
 
 // services tells of each Service and of its dependents that crash-loop.
 func (p *Plan) services(services []weeder.ServiceForecast, verb string) {
-	left := 0
+	omitted := 0
 	if len(services) > maxServices {
 		loud := slices.DeleteFunc(slices.Clone(services), func(s weeder.ServiceForecast) bool { return s.WindowEnds == nil && len(s.Pods) == 0 })
-		services, left = loud, len(services)-len(loud)
+		services, omitted = loud, len(services)-len(loud)
 	}
 	for _, s := range services {
 		p.line(1, "Service %s/%s: %s", s.Namespace, s.Name, serviceState(s, strings.TrimSuffix(verb, "e")+"ed"))
@@ -68,8 +68,8 @@ func (p *Plan) services(services []weeder.ServiceForecast, verb string) {
 		}
 		p.more(2, len(s.Pods)-maxPods, "pod", allInJSON)
 	}
-	if left > 0 {
-		p.line(1, "%s more: no window is open, and no dependent crash-loops", sample.Count(left, "Service"))
+	if omitted > 0 {
+		p.line(1, "%s more: no window is open, and no dependent crash-loops", sample.Count(omitted, "Service"))
 	}
 }
 

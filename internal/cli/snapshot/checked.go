@@ -165,7 +165,7 @@ func (f *Facts) Record(ctx context.Context, warn func(text string)) error {
 			warn("not all is known of what HealthCheckRegistration " + hcr.Name + " would do: " + err.Error())
 		}
 	}
-	if f.snapshot.Knows("ProbeConfig") {
+	if f.snapshot.Complete("ProbeConfig") {
 		f.snapshot.warn = warn
 		for _, pc := range f.probers() {
 			if _, err := f.survey().Forecast(ctx, pc, limit.Builtin(), time.Time{}); err != nil {

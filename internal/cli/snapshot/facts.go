@@ -55,16 +55,16 @@ func NewFacts(ctx context.Context, s *Snapshot, g *guard.Guard, ownNamespace str
 func NewWatchedFacts(ctx context.Context, s *Snapshot, g *guard.Guard, ownNamespace string) (*Facts, error) {
 	at := timing.Moment{Now: s.ServerTime.Time, Server: s.ServerTime.Time}
 	return newFacts(ctx, s, g, ownNamespace, at, func(n *corev1.Node) time.Time {
-		turned := n.CreationTimestamp.Time
+		changed := n.CreationTimestamp.Time
 		for _, c := range n.Status.Conditions {
-			if c.LastTransitionTime.After(turned) {
-				turned = c.LastTransitionTime.Time
+			if c.LastTransitionTime.After(changed) {
+				changed = c.LastTransitionTime.Time
 			}
 		}
-		if turned.After(at.Now) {
+		if changed.After(at.Now) {
 			return at.Now
 		}
-		return turned
+		return changed
 	})
 }
 
@@ -179,13 +179,13 @@ func (f *Facts) Planners() map[string]guard.Planner {
 		"HealthCheckRegistration": guard.PlannerThatReads(f.ForecastRegistration),
 	}
 	for kind, planner := range planners {
-		planners[kind] = planner.When(func() bool { return f.snapshot.Knows(kind) })
+		planners[kind] = planner.When(func() bool { return f.snapshot.Complete(kind) })
 	}
 	return planners
 }
 
 // Synced says whether the nodes are known, which is what rules read of facts beside plans.
-func (f *Facts) Synced() bool { return f.snapshot.Knows("ConditionSet") }
+func (f *Facts) Synced() bool { return f.snapshot.Complete("ConditionSet") }
 
 // Age of the snapshot.
 func (f *Facts) Age(now time.Time) time.Duration { return f.snapshot.Age(now) }

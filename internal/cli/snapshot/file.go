@@ -63,9 +63,9 @@ func (s *Snapshot) asList() map[string]any {
 
 // answers are what was asked for, but for what a wider question has.
 func (o *Objects) answers() string {
-	return strings.Join(slices.DeleteFunc(sets.List(o.answered), func(asked string) bool {
-		kind, of, _ := strings.Cut(asked, "/")
-		return of != "" && !strings.HasSuffix(asked, ofScale) && o.answered.Has(kind+" -A")
+	return strings.Join(slices.DeleteFunc(sets.List(o.answered), func(query string) bool {
+		kind, of, _ := strings.Cut(query, "/")
+		return of != "" && !strings.HasSuffix(query, ofScale) && o.answered.Has(kind+" -A")
 	}), "\n")
 }
 
@@ -80,8 +80,8 @@ func Read(text []byte) (*Snapshot, error) {
 		err = utiljson.Unmarshal(asJSON, &list.Object)
 	}
 	if err != nil {
-		_, says, _ := strings.Cut(err.Error(), ": ") // converting YAML to JSON
-		return nil, fmt.Errorf("read facts: %s; %s", strings.TrimPrefix(says, "yaml: "), rewriteHint)
+		_, message, _ := strings.Cut(err.Error(), ": ") // converting YAML to JSON
+		return nil, fmt.Errorf("read facts: %s; %s", strings.TrimPrefix(message, "yaml: "), rewriteHint)
 	}
 	items, isList := list.Object["items"].([]any)
 	switch {
@@ -138,14 +138,14 @@ func (o *Objects) readItem(item any) error {
 }
 
 // readAnnotations takes in what isn't an object's to say. Without a time, it is the last that an object tells of.
-func (s *Snapshot) readAnnotations(says map[string]string, items []any) error {
+func (s *Snapshot) readAnnotations(values map[string]string, items []any) error {
 	for annotation, at := range map[string]*metav1.Time{annotationTakenAt: &s.TakenAt, annotationServerTime: &s.ServerTime} {
-		if says[annotation] == "" {
+		if values[annotation] == "" {
 			continue
 		}
-		when, err := time.Parse(time.RFC3339, says[annotation])
+		when, err := time.Parse(time.RFC3339, values[annotation])
 		if err != nil {
-			return fmt.Errorf("annotation %s: %q is no time such as 2026-11-21T12:00:00Z", annotation, says[annotation])
+			return fmt.Errorf("annotation %s: %q is no time such as 2026-11-21T12:00:00Z", annotation, values[annotation])
 		}
 		*at = metav1.NewTime(when)
 	}
@@ -158,13 +158,13 @@ func (s *Snapshot) readAnnotations(says map[string]string, items []any) error {
 	if s.TakenAt.IsZero() {
 		return fmt.Errorf("neither annotation %s nor an object says when it was; %s", annotationTakenAt, rewriteHint)
 	}
-	s.From, s.OwnNamespace, s.Trimmed = says[annotationServer], says[annotationNamespace], says[annotationTrimmed] == "true"
-	answers, reported := says[annotationAnswers]
-	s.unasked = !reported
+	s.From, s.OwnNamespace, s.Trimmed = values[annotationServer], values[annotationNamespace], values[annotationTrimmed] == "true"
+	answers, reported := values[annotationAnswers]
+	s.unrecorded = !reported
 	s.Objects.answered.Insert(strings.Split(answers, "\n")...)
 	for kind := range s.Objects.by {
-		if s.unasked {
-			s.Objects.answer(asked(kind, types.NamespacedName{}, ""))
+		if s.unrecorded {
+			s.Objects.answer(query(kind, types.NamespacedName{}, ""))
 		}
 	}
 	return nil

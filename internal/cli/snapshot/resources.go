@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/cli/words"
+	"github.com/resourcestack/autohealer/internal/cli/display"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
@@ -132,7 +132,7 @@ func kindOf(kind schema.GroupKind) *resource {
 
 // lists is how all of them that are read are asked for.
 func (r *resource) lists() string {
-	return asked(r.GroupKind(), types.NamespacedName{Namespace: r.namespace}, "")
+	return query(r.GroupKind(), types.NamespacedName{Namespace: r.namespace}, "")
 }
 
 // consequence is what isn't known where it isn't known which there are.
@@ -144,7 +144,7 @@ func (r *resource) consequence() string {
 	for i, kind := range r.of {
 		policies[i] = strings.TrimSuffix(kind, "y") + map[bool]string{true: "ies", false: "s"}[strings.HasSuffix(kind, "y")]
 	}
-	return "nothing is known of what " + words.List(policies, "and") + " would do"
+	return "nothing is known of what " + display.List(policies, "and") + " would do"
 }
 
 // trimmer takes out of objects what nobody reads: neither planners nor, of what health checks look at, the stored registrations.

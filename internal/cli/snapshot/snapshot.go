@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/cli/words"
+	"github.com/resourcestack/autohealer/internal/cli/display"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/sample"
@@ -46,9 +46,9 @@ type Snapshot struct {
 	Trimmed bool
 	// guessed: nobody says when it was; it is the last time that an object tells of.
 	guessed bool
-	// unasked: nobody says what was asked for; all objects are there of the kinds that are.
-	unasked bool
-	Objects *Objects
+	// unrecorded: nobody says what was asked for; all objects are there of the kinds that are.
+	unrecorded bool
+	Objects    *Objects
 
 	// Rights asks the API server that it was read from; nil for a file, and when the user may not ask.
 	Rights authorizer.UnconditionalAuthorizer
@@ -68,22 +68,22 @@ func (s *Snapshot) Age(now time.Time) time.Duration { return max(0, now.Sub(s.Ta
 // Describe says what the facts are of, and how old they are.
 func (s *Snapshot) Describe(now time.Time) string {
 	of := []string{s.count("", "Node", "node")}
-	if s.Knows("WeederConfig") {
+	if s.Complete("WeederConfig") {
 		of = append(of, s.count("", "Pod", "pod"))
 	}
 	of = append(of, s.count(v1alpha1.GroupVersion.Group, "ConditionSet", "ConditionSet"))
-	if s.Knows("WeederConfig") {
+	if s.Complete("WeederConfig") {
 		of = append(of, s.count(v1alpha1.GroupVersion.Group, "WeederConfig", "WeederConfig"))
 	}
-	return fmt.Sprintf("facts of %s, %s old", words.List(of, "and"), s.Age(now).Round(time.Second))
+	return fmt.Sprintf("facts of %s, %s old", display.List(of, "and"), s.Age(now).Round(time.Second))
 }
 
 func (s *Snapshot) count(group, kind, noun string) string {
 	return sample.Count(len(s.Objects.all(schema.GroupKind{Group: group, Kind: kind})), noun)
 }
 
-// Knows says whether there is all that policies of a kind are planned by.
-func (s *Snapshot) Knows(kind string) bool { return len(s.missing(kind)) == 0 }
+// Complete says whether there is all that policies of a kind are planned by.
+func (s *Snapshot) Complete(kind string) bool { return len(s.missing(kind)) == 0 }
 
 // Covers fails with what it isn't known of that policies of a kind are planned by.
 func (s *Snapshot) Covers(kind string) error {
@@ -91,7 +91,7 @@ func (s *Snapshot) Covers(kind string) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	return fmt.Errorf("the facts don't say which %s there are; write them anew with facts export, as a user who may list them everywhere", words.List(missing, "and"))
+	return fmt.Errorf("the facts don't say which %s there are; write them anew with facts export, as a user who may list them everywhere", display.List(missing, "and"))
 }
 
 // missing are the kinds of objects of which it isn't known which there are.
@@ -105,23 +105,23 @@ func (s *Snapshot) missing(kind string) (plurals []string) {
 }
 
 func (s *Snapshot) lists(r *resource) bool {
-	return s.Objects.knows(r.GroupKind(), types.NamespacedName{Namespace: r.namespace}, "")
+	return s.Objects.covers(r.GroupKind(), types.NamespacedName{Namespace: r.namespace}, "")
 }
 
-// Lacks says what isn't known, and what follows for all that is said by the facts.
-func (s *Snapshot) Lacks() (lacks []string) {
+// Gaps says what isn't known, and what follows for all that is said by the facts.
+func (s *Snapshot) Gaps() (gaps []string) {
 	for i := range resources {
 		if r := &resources[i]; r.without != "" && !s.lists(r) {
-			lacks = append(lacks, r.without)
+			gaps = append(gaps, r.without)
 		}
 	}
 	if s.guessed {
-		lacks = append(lacks, "no annotation says when the facts were written; "+s.TakenAt.UTC().Format(time.RFC3339)+", the last time that an object tells of, is taken for it and for the API server's time")
+		gaps = append(gaps, "no annotation says when the facts were written; "+s.TakenAt.UTC().Format(time.RFC3339)+", the last time that an object tells of, is taken for it and for the API server's time")
 	}
-	if s.unasked {
-		lacks = append(lacks, "no annotation says how the objects were listed, so all of their kinds are taken to be there; if they are of one namespace or one label, write the facts with kubectl autohealer facts export")
+	if s.unrecorded {
+		gaps = append(gaps, "no annotation says how the objects were listed, so all of their kinds are taken to be there; if they are of one namespace or one label, write the facts with kubectl autohealer facts export")
 	}
-	return lacks
+	return gaps
 }
 
 // Guardrails that are stored.
@@ -140,7 +140,7 @@ func (s *Snapshot) Has(kind schema.GroupKind, key types.NamespacedName) bool {
 
 // Synced says whether the snapshot has the policies of a kind.
 func (s *Snapshot) Synced(_ context.Context, kind string) bool {
-	return s.Objects.knows(ours(kind).GroupKind(), types.NamespacedName{}, "")
+	return s.Objects.covers(ours(kind).GroupKind(), types.NamespacedName{}, "")
 }
 
 // Get gives a stored policy, nil when there is none.

@@ -50,36 +50,36 @@ type checked struct {
 
 // Kubeconfig tells what a Secret holds.
 func (s *Snapshot) Kubeconfig(ctx context.Context, namespace, secret string) (probe.KubeconfigFacts, error) {
-	says, err := s.credential(ctx, types.NamespacedName{Namespace: namespace, Name: secret}, survey.KubeconfigKey)
-	return survey.FactsOf(says), s.missingReason("where a ProbeConfig leads", err)
+	found, err := s.credential(ctx, types.NamespacedName{Namespace: namespace, Name: secret}, survey.KubeconfigKey)
+	return survey.FactsOf(found), s.missingReason("where a ProbeConfig leads", err)
 }
 
 // Kubeconfig says why a shoot's is never used.
 func (c checked) Kubeconfig(ctx context.Context, namespace string, at v1alpha1.SecretKey) (string, error) {
-	says, err := c.facts.credential(ctx, types.NamespacedName{Namespace: namespace, Name: at.SecretName}, at.Key)
-	if err != nil || !says.Refusal.Unsafe() {
+	found, err := c.facts.credential(ctx, types.NamespacedName{Namespace: namespace, Name: at.SecretName}, at.Key)
+	if err != nil || !found.Refusal.Unsafe() {
 		return "", err
 	}
-	return says.Refusal.Error(), nil
+	return found.Refusal.Error(), nil
 }
 
 // credential reads a Secret, and keeps of it what isn't secret.
-func (s *Snapshot) credential(ctx context.Context, name types.NamespacedName, key string) (says kubeconfig.Inspection, err error) {
+func (s *Snapshot) credential(ctx context.Context, name types.NamespacedName, key string) (found kubeconfig.Inspection, err error) {
 	secret := &corev1.Secret{}
 	err = s.reader().Get(ctx, name, secret)
 	switch {
 	case apierrors.IsNotFound(err):
-		s.Objects.answer(asked(secretKind.GroupKind(), name, ""))
+		s.Objects.answer(query(secretKind.GroupKind(), name, ""))
 		return kubeconfig.Inspection{Missing: true}, nil
 	case err != nil && s.live != nil:
-		return says, fmt.Errorf("read Secret %s: %w", name, err)
+		return found, fmt.Errorf("read Secret %s: %w", name, err)
 	case err != nil:
-		return says, err
+		return found, err
 	case s.live == nil:
 		return s.credentialIn(secret, key)
 	}
-	says = s.live.policy.Inspect(secret, key)
-	return says, s.Objects.storeSecret(name, key, says)
+	found = s.live.policy.Inspect(secret, key)
+	return found, s.Objects.storeSecret(name, key, found)
 }
 
 // credentialIn reads what a file says of a Secret, or its value where somebody wrote that into the file.
@@ -100,7 +100,7 @@ func (s *Snapshot) credentialIn(secret *corev1.Secret, key string) (kubeconfig.I
 	return kubeconfig.Policy{}.Inspect(secret, key), nil
 }
 
-func (o *Objects) storeSecret(name types.NamespacedName, key string, says kubeconfig.Inspection) error {
+func (o *Objects) storeSecret(name types.NamespacedName, key string, found kubeconfig.Inspection) error {
 	secret := &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{}}}
 	if before, there := o.find(secretKind.GroupKind(), name); there {
 		secret = before.raw.DeepCopy()
@@ -108,18 +108,18 @@ func (o *Objects) storeSecret(name types.NamespacedName, key string, says kubeco
 	secret.SetGroupVersionKind(secretKind)
 	secret.SetNamespace(name.Namespace)
 	secret.SetName(name.Name)
-	annotation, value := serverOf, says.Server
+	annotation, value := serverOf, found.Server
 	switch {
-	case says.Missing:
+	case found.Missing:
 		annotation, value = missingOf, "true"
-	case says.Refusal != "":
-		annotation, value = refusalOf, string(says.Refusal)
+	case found.Refusal != "":
+		annotation, value = refusalOf, string(found.Refusal)
 	}
 	_ = unstructured.SetNestedField(secret.Object, value, "metadata", "annotations", annotation+key)
-	if e := says.Expiry; !e.At.IsZero() {
+	if e := found.Expiry; !e.At.IsZero() {
 		_ = unstructured.SetNestedField(secret.Object, e.At.UTC().Format(time.RFC3339)+" "+e.Of, "metadata", "annotations", expiryOf+key)
 	}
-	if !says.Missing {
+	if !found.Missing {
 		_ = unstructured.SetNestedField(secret.Object, "", "data", key)
 	}
 	return o.store(secret)
@@ -174,7 +174,7 @@ func (o *Objects) scaleOf(namespace string, ref probe.Ref) (survey.Dependent, er
 		return survey.Dependent{Replicas: of.Spec.Replicas, Pods: of.Status.Selector}, nil
 	case scales[kind] && runs:
 		return scaleIn(workload.raw)
-	case o.has(scaleless(kind, name)), scales[kind] && o.knows(kind.GroupKind(), name, ""):
+	case o.has(scaleless(kind, name)), scales[kind] && o.covers(kind.GroupKind(), name, ""):
 		return survey.Dependent{Missing: true}, nil
 	}
 	return survey.Dependent{}, notInFacts("%s in namespace %s is", ref, namespace)
