@@ -43,14 +43,14 @@ func (a *App) history() *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:   "history [KIND/NAME ...]",
-		Short: "Tell what was done, from the audit trail in the managers' logs",
-		Long: `Tell what was done, from the audit trail in the managers' logs: each act with its time, its target, its policy and its
+		Short: "Show what was done, from the audit trail in the managers' logs",
+		Long: `Show what was done, from the audit trail in the managers' logs: each act with its time, its target, its policy and its
 reason. It reads the logs of the manager's pods, of all replicas, and what their containers logged before their last restart; or
-with -f logs that you kept. Lines that are no acts are passed over. With arguments it tells only of acts on these objects, or for
+with -f logs that you kept. Lines that are no acts are passed over. With arguments it shows only acts on these objects, or for
 these policies or Services, in whatever namespace. To read the pods' logs takes get on deployments and pods/log and list on pods in
 Autohealer's namespace.
 
-Exit code: 0 it is told; 2 the command line is wrong or the command failed.`,
+Exit code: 0 it is shown; 2 the command line is wrong or the command failed.`,
 		Example: `  kubectl autohealer history --since=1h
   kubectl autohealer history node/worker-7
   kubectl autohealer history -f manager.log conditionset/kernel-deadlock -o json`,

@@ -35,8 +35,8 @@ func (a *App) plan() *cobra.Command {
 	o := &planOptions{}
 	cmd := &cobra.Command{
 		Use:   "plan -f FILE",
-		Short: "Tell what policies would do to the cluster now",
-		Long: `Tell what policies would do to the cluster now. Of a ConditionSet: how many nodes it matches, which, and what the limits
+		Short: "Show what policies would do to the cluster now",
+		Long: `Show what policies would do to the cluster now. Of a ConditionSet: how many nodes it matches, which, and what the limits
 hold back. Of a WeederConfig: for which Services a window is or would be open, which pods would be deleted, which not, and
 why; for each other Service the same as if it recovered now. Of a ProbeConfig, which probes nothing here: what would be
 scaled down in each target, level by level, if only the way from outside failed, and what it would have back; and what a

@@ -106,7 +106,7 @@ func needs(r guard.RuleInfo) string {
 func (a *App) rulesExplain() *cobra.Command {
 	return &cobra.Command{
 		Use:     "explain RULE",
-		Short:   "Tell what a rule asks, why, and what it says of examples",
+		Short:   "Show what a rule asks, why, and what it says of examples",
 		Example: `  kubectl autohealer rules explain conditionset/would-exceed-limit`,
 		Args:    cobra.ExactArgs(1),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

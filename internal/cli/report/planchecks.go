@@ -67,7 +67,7 @@ func (p *Plan) HealthCheckRegistration(hcr *v1alpha1.HealthCheckRegistration, f 
 	case hcr.Spec.Mode == v1alpha1.Observe:
 		p.outcome = "observes, and writes nothing; would set " + failing
 	case hcr.Spec.Output == v1alpha1.OutputRegistrationOnly:
-		p.outcome = "writes no conditions; would tell of " + failing
+		p.outcome = "writes no conditions; would report " + failing
 	case f.Unwritable != "":
 		p.outcome = "would write nothing: " + f.Unwritable
 	case len(pausedBy) > 0:
@@ -102,7 +102,7 @@ func (p *Plan) checksRows(f registration.Forecast) {
 	p.row("targets", "%s", targets)
 	p.row("now", "%d with a condition that is False", f.Items.Failing)
 	if f.Targets > 0 {
-		p.row("rights", "these are yours; whether Autohealer has what it needs, kubectl apply --dry-run=server -f %s tells", p.Report.File)
+		p.row("rights", "these are yours; to see whether Autohealer has what it needs: kubectl apply --dry-run=server -f %s", p.Report.File)
 	}
 	if n := f.WouldBeDoubted; n > 0 {
 		p.row("in doubt", "%s more would be False; the breaker opens before, and they would be Unknown", sample.Count(n, "target"))

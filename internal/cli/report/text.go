@@ -109,7 +109,7 @@ func summary(result Result) string {
 		guard.MissingRequest:    "a request that says who asks (kubectl apply --dry-run=server)",
 	}
 	if result.Facts != "" {
-		hints[guard.MissingFacts] = "more facts than these (facts export writes them anew, or --live)"
+		hints[guard.MissingFacts] = "more facts than these (facts export writes new ones, or --live)"
 	}
 	for _, missing := range missingKinds {
 		if n := len(lacking[missing]); n > 0 {
@@ -238,7 +238,7 @@ func rulesOf(result Result) []guard.Rule {
 var textRules = []guard.Rule{
 	{ID: check.RuleUndecodable, Severity: guard.Deny, Rationale: "Text that is neither YAML nor JSON, or no Kubernetes object, never gets as far as the API server."},
 	{ID: check.RuleDuplicateObject, Severity: guard.Warn, Rationale: "Of two objects of one name the one that is applied last replaces the other."},
-	{ID: check.RuleDuplicateKey, Severity: guard.Deny, Rationale: "Of a key that is in a map twice only one value is kept, and nobody is told which."},
+	{ID: check.RuleDuplicateKey, Severity: guard.Deny, Rationale: "Of a key that is in a map twice only one value is kept, and which one isn't reported."},
 	{ID: check.RuleKind, Severity: guard.Deny, Rationale: "The API server serves no such kind in this version."},
 	{ID: check.RuleUnknownField, Severity: guard.Deny, Rationale: "A field that the schema doesn't know does nothing: most are misspelt."},
 	{ID: check.RuleValue, Severity: guard.Deny, Rationale: "The schema of the CustomResourceDefinition refuses the value."},

@@ -50,7 +50,7 @@ var (
 // resources are listed in this order. HealthCheckRegistrations come first: they say what more of others is kept. Of policies all is.
 var resources = withKinds([]resource{
 	{GroupVersionKind: ours("HealthCheckRegistration"), of: []string{"HealthCheckRegistration"}, must: true},
-	{GroupVersionKind: ours("ConditionSet"), of: []string{"ConditionSet"}, must: true, without: "what stored ConditionSets did isn't known, and takes no room under limits"},
+	{GroupVersionKind: ours("ConditionSet"), of: []string{"ConditionSet"}, must: true, without: "what stored ConditionSets did isn't known, and doesn't count under limits"},
 	{GroupVersionKind: ours("Guardrail"), of: []string{"ConditionSet"}, must: true, without: "no limit, rule or pause of a Guardrail is known"},
 	{GroupVersionKind: ours("GuardrailException"), must: true, without: "no GuardrailException is known"},
 	{GroupVersionKind: ours("WeederConfig"), of: []string{"WeederConfig"}, must: true},

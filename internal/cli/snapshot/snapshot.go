@@ -91,7 +91,7 @@ func (s *Snapshot) Covers(kind string) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	return fmt.Errorf("the facts don't say which %s there are; write them anew with facts export, as a user who may list them everywhere", display.List(missing, "and"))
+	return fmt.Errorf("the facts don't say which %s there are; write new ones with facts export, as a user who may list them everywhere", display.List(missing, "and"))
 }
 
 // missing are the kinds of objects of which it isn't known which there are.
@@ -116,7 +116,7 @@ func (s *Snapshot) Gaps() (gaps []string) {
 		}
 	}
 	if s.guessed {
-		gaps = append(gaps, "no annotation says when the facts were written; "+s.TakenAt.UTC().Format(time.RFC3339)+", the last time that an object tells of, is taken for it and for the API server's time")
+		gaps = append(gaps, "no annotation says when the facts were written; "+s.TakenAt.UTC().Format(time.RFC3339)+", the last time that an object has, is taken for it and for the API server's time")
 	}
 	if s.unrecorded {
 		gaps = append(gaps, "no annotation says how the objects were listed, so all of their kinds are taken to be there; if they are of one namespace or one label, write the facts with kubectl autohealer facts export")

@@ -94,7 +94,7 @@ func TestWithoutATime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if gaps := strings.Join(s.Gaps(), "\n"); !strings.Contains(gaps, "no annotation says when the facts were written; 2026-11-21T12:00:00Z, the last time that an object tells of, is taken for it and for the API server's time") {
+	if gaps := strings.Join(s.Gaps(), "\n"); !strings.Contains(gaps, "no annotation says when the facts were written; 2026-11-21T12:00:00Z, the last time that an object has, is taken for it and for the API server's time") {
 		t.Error(gaps)
 	} else if !strings.Contains(gaps, "no annotation says how the objects were listed, ") {
 		t.Error(gaps)
