@@ -129,6 +129,17 @@ func (f Plans) MarshalJSON() ([]byte, error) {
 	})
 }
 
+// idles says whether a policy does nothing whatever its planner foretold, and then why: it observes, or Guardrails pause all.
+func (p *Plan) idles(mode v1alpha1.Mode, observing string, pausedBy []string, paused string) bool {
+	switch {
+	case mode == v1alpha1.Observe:
+		p.outcome = observing
+	case len(pausedBy) > 0:
+		p.outcome = paused + ": paused by Guardrail " + strings.Join(pausedBy, ", ")
+	}
+	return p.outcome != ""
+}
+
 // ConditionSet takes in what a set would do under a policy. Sum is of the stored set of its name, with this one in its place.
 func (p *Plan) ConditionSet(set *v1alpha1.ConditionSet, f condition.Forecast, sum condition.Summary, policy guardrail.Policy) {
 	// what the cluster-wide limits leave no room for, and what the set's own maxNodes holds back
@@ -136,10 +147,7 @@ func (p *Plan) ConditionSet(set *v1alpha1.ConditionSet, f condition.Forecast, su
 	would, opens := f.WouldTaint-byLimits, sum.Breaker != nil && !sum.Breaker.Reset
 	p.json = map[string]any{"heldByLimits": byLimits, "heldByCap": byCap, "taintedNow": sum.Tainted, "breakerOpens": opens, "preview": previewOf(f)}
 	switch {
-	case set.Spec.Mode == v1alpha1.Observe:
-		p.outcome = "observes, and taints nothing"
-	case len(policy.PausedBy) > 0:
-		p.outcome = "would taint nothing: paused by Guardrail " + strings.Join(policy.PausedBy, ", ")
+	case p.idles(set.Spec.Mode, "observes, and taints nothing", policy.PausedBy, "would taint nothing"):
 	case opens:
 		p.outcome = fmt.Sprintf("would taint nothing: its breaker opens, because %d of %s match at once", f.Matching, sample.Count(f.Selected, "selected node"))
 	case p.Report.Allowed:

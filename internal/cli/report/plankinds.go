@@ -29,10 +29,7 @@ func (p *Plan) WeederConfig(wc *v1alpha1.WeederConfig, f weeder.Forecast, paused
 	}
 	verb := "delete"
 	switch {
-	case wc.Spec.Mode == v1alpha1.Observe:
-		p.outcome = "observes, and deletes nothing"
-	case len(pausedBy) > 0:
-		p.outcome = "would delete nothing: paused by Guardrail " + strings.Join(pausedBy, ", ")
+	case p.idles(wc.Spec.Mode, "observes, and deletes nothing", pausedBy, "would delete nothing"):
 	case wc.Spec.Deletion == v1alpha1.Evict:
 		p.outcome = fmt.Sprintf("would evict %s now, as far as PodDisruptionBudgets let it", sample.Count(p.Acts, "pod"))
 	default:
@@ -117,10 +114,7 @@ type Probes struct {
 func (p *Plan) ProbeConfig(pc *v1alpha1.ProbeConfig, f probe.Forecast, of Probes, pausedBy []string) {
 	p.Acts = len(f.Items.Restores)
 	switch {
-	case pc.Spec.Mode == v1alpha1.Observe:
-		p.outcome = "observes, and scales nothing down"
-	case len(pausedBy) > 0:
-		p.outcome = "would scale nothing down: paused by Guardrail " + strings.Join(pausedBy, ", ")
+	case p.idles(pc.Spec.Mode, "observes, and scales nothing down", pausedBy, "would scale nothing down"):
 	case of.BreakerOpen:
 		p.outcome = "would scale nothing down: the breaker of all ProbeConfigs is open, see kubectl autohealer reset"
 	case of.Unknown != "":
@@ -203,10 +197,7 @@ func (p *Plan) OutlierPolicy(op *v1alpha1.OutlierPolicy, read *outlier.Policy, f
 	switch {
 	case op.Spec.Disabled:
 		p.outcome = "would switch detection off for " + where
-	case op.Spec.Mode == v1alpha1.Observe:
-		p.outcome = "observes " + where + ", and ejects nobody"
-	case len(pausedBy) > 0:
-		p.outcome = "would eject nobody: paused by Guardrail " + strings.Join(pausedBy, ", ")
+	case p.idles(op.Spec.Mode, "observes "+where+", and ejects nobody", pausedBy, "would eject nobody"):
 	default:
 		p.outcome = "would detect failing hosts in " + where
 	}
