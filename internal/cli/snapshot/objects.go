@@ -286,31 +286,3 @@ func (o *Objects) List(_ context.Context, list client.ObjectList, options ...cli
 	}
 	return meta.SetList(list, found)
 }
-
-// serves says whether a kind is served. One of which there are objects is.
-func (o *Objects) serves(kind schema.GroupVersionKind) (bool, error) {
-	objects := o.all(kind.GroupKind())
-	none := len(objects) == 0 && o.covers(kind.GroupKind(), types.NamespacedName{}, "")
-	switch {
-	case o.has(unserved(kind, "")):
-		return false, nil
-	case none, len(objects) > 0 && objects[0].raw.GroupVersionKind() == kind:
-		return true, nil
-	}
-	return false, notInFacts("kind %s of %s is", kind.Kind, kind.GroupVersion())
-}
-
-// RESTMapping tells how a kind is served, by its CustomResourceDefinition where that is here.
-func (o *Objects) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
-	version := kind.WithVersion(versions[0])
-	plural, _ := meta.UnsafeGuessKindToResource(version)
-	for _, definition := range o.all(definitionKind) {
-		if of, _, _ := unstructured.NestedString(definition.raw.Object, "spec", "names", "kind"); of != kind.Kind {
-			continue
-		}
-		if resource, of, _ := strings.Cut(definition.raw.GetName(), "."); of == kind.Group {
-			plural.Resource = resource
-		}
-	}
-	return &meta.RESTMapping{Resource: plural, GroupVersionKind: version}, nil
-}
