@@ -16,9 +16,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/resourcestack/autohealer/internal/cli/trail"
 	"github.com/resourcestack/autohealer/internal/kinds"
@@ -154,19 +156,15 @@ func (a *App) actsInCluster(ctx context.Context, since time.Duration) ([]trail.A
 	if err != nil {
 		return nil, fmt.Errorf("%w; a log in a file, such as that of the manager of make run, is read with -f", err)
 	}
-	cfg, err := a.restConfig()
+	logs, err := a.podLogs()
 	if err != nil {
 		return nil, err
-	}
-	core, err := typedcorev1.NewForConfig(cfg) // controller-runtime's client can't read logs
-	if err != nil {
-		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
 	var acts []trail.Act
 	var unread []string
 	for i := range pods {
 		for _, log := range logsOf(&pods[i], since) {
-			found, err := readLog(ctx, core.Pods(own), pods[i].Name, log)
+			found, err := readLog(ctx, logs().Namespace(own).Name(pods[i].Name), log)
 			if err != nil {
 				what := "the log of pod " + pods[i].Name
 				if log.Previous {
@@ -185,6 +183,23 @@ func (a *App) actsInCluster(ctx context.Context, since time.Duration) ([]trail.A
 	}
 	slices.SortStableFunc(acts, func(a, b trail.Act) int { return a.Time.Compare(b.Time) })
 	return acts, nil
+}
+
+// podLogs begins requests for the logs of pods, which controller-runtime's client can't read.
+func (a *App) podLogs() (get func() *rest.Request, err error) {
+	cfg, err := a.restConfig()
+	if err != nil {
+		return nil, err
+	}
+	through, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	core, err := apiutil.RESTClientForGVK(corev1.SchemeGroupVersion.WithKind("Pod"), false, false, cfg, scheme.Codecs, through)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	return func() *rest.Request { return core.Get().Resource("pods").SubResource("log") }, nil
 }
 
 // managerPods are those of the manager's Deployment.
@@ -224,8 +239,8 @@ func logsOf(pod *corev1.Pod, since time.Duration) []corev1.PodLogOptions {
 	return []corev1.PodLogOptions{before, now}
 }
 
-func readLog(ctx context.Context, pods typedcorev1.PodInterface, name string, options corev1.PodLogOptions) (acts []trail.Act, err error) {
-	stream, err := pods.GetLogs(name, &options).Stream(ctx)
+func readLog(ctx context.Context, request *rest.Request, options corev1.PodLogOptions) (acts []trail.Act, err error) {
+	stream, err := request.VersionedParams(&options, scheme.ParameterCodec).Stream(ctx)
 	if err != nil {
 		return nil, err
 	}
