@@ -148,25 +148,28 @@ spec:
     b: 2
   merged:
     <<: *base
+  several:
+    <<: [*base, {other: 1}]
 `
 	json := "{\n\"spec\": {\n\"conditions\":\n{\"Ready\": {\n\"status\": true}},\n\"list\": [1,\n2]}}"
 	for name, c := range map[string]struct {
 		text, path string
 		want       int
 	}{
-		"nothing":                         {yaml, "", 2},
-		"a field":                         {yaml, "spec.list", 10},
-		"a map's key in brackets":         {yaml, "spec.conditions[example.com/GPU.Broken].status", 9},
-		"a map's key with dots":           {yaml, "spec.conditions.example.com/GPU.Broken.status", 9},
-		"a flow map":                      {yaml, "spec.conditions.Ready.status", 7},
-		"an item":                         {yaml, "spec.list[1].b", 13},
-		"a merged field is where it is":   {yaml, "spec.merged.deep", 4},
-		"a missing field is its parent":   {yaml, "spec.conditions[Ready].since", 7},
-		"a missing item is its list":      {yaml, "spec.list[7]", 10},
-		"a path that isn't there":         {yaml, "status", 2},
-		"a prefix of a key isn't the key": {yaml, "spe.list", 2},
-		"JSON":                            {json, "spec.conditions.Ready.status", 5},
-		"a JSON item":                     {json, "spec.list[1]", 7},
+		"nothing":                          {yaml, "", 2},
+		"a field":                          {yaml, "spec.list", 10},
+		"a map's key in brackets":          {yaml, "spec.conditions[example.com/GPU.Broken].status", 9},
+		"a map's key with dots":            {yaml, "spec.conditions.example.com/GPU.Broken.status", 9},
+		"a flow map":                       {yaml, "spec.conditions.Ready.status", 7},
+		"an item":                          {yaml, "spec.list[1].b", 13},
+		"a merged field is where it is":    {yaml, "spec.merged.deep", 4},
+		"a field of one of several merged": {yaml, "spec.several.other", 17},
+		"a missing field is its parent":    {yaml, "spec.conditions[Ready].since", 7},
+		"a missing item is its list":       {yaml, "spec.list[7]", 10},
+		"a path that isn't there":          {yaml, "status", 2},
+		"a prefix of a key isn't the key":  {yaml, "spe.list", 2},
+		"JSON":                             {json, "spec.conditions.Ready.status", 5},
+		"a JSON item":                      {json, "spec.list[1]", 7},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := Read(File{Text: []byte(c.text)})
