@@ -63,7 +63,7 @@ var rooms = []room{
 	// It serves messages and knows nothing of what they stand for.
 	{dir: "internal/xds", ours: []string{"internal/metric"}},
 	// What people take back by hand is written as the manager would.
-	{dir: "internal/cli/undo", ours: []string{"apis", "internal/actuate", "internal/cli/words", "internal/domain"}},
+	{dir: "internal/cli/undo", ours: []string{"apis", "internal/actuate", "internal/cli/display", "internal/domain"}},
 	// The plugin reads and tells; what it asks is what webhook and controllers ask.
 	{dir: "internal/cli", ours: []string{"apis", "config", "crds", "internal/domain", "internal/guard", "internal/kinds", "internal/kube", "internal/kubeconfig", "internal/version"}},
 	{dir: "webhooks", ours: []string{"apis", "internal/guard", "internal/kinds", "internal/metric"}},

@@ -17,18 +17,18 @@ func (a *App) convert() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "convert -f FILE",
 		Short: "Turn older configurations into policies, and OutlierPolicies into others' policies",
-		Long: `Turn older configurations into policies, on standard output. What could not be carried over is told on standard error.
+		Long: `Turn older configurations into policies, on standard output. What could not be carried over is reported on standard error.
 
 To ConditionSet: the list of condition sets (type: ConditionSets), bare or in the data of a ConfigMap.
 
 To WeederConfig, to ProbeConfig: the configuration of dependency-watchdog's weeder and of its prober, bare or in the data of
-a ConfigMap. What each of its lines became is told on standard error.
+a ConfigMap. What each of its lines became is reported on standard error.
 
 To OutlierPolicy: the block outlierDetection that was designed for Contour's configuration, bare or in the data of a ConfigMap, and
 HTTPProxies with that design's field in their services.
 
-To DestinationRule, to BackendTrafficPolicy: OutlierPolicies, for who runs Istio or Envoy Gateway. What these lack, or take for something else, is
-told on standard error; --strict refuses it.
+To DestinationRule, to BackendTrafficPolicy: OutlierPolicies, for who runs Istio or Envoy Gateway. What these don't have, or take for something else, is
+reported on standard error; --strict refuses it.
 
 Nothing is written unless everything can be converted and the result passes validate. Exit code: 0 it was written; 1 it
 could not be converted, or would be refused; 2 the command line is wrong or the command failed.`,

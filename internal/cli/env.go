@@ -127,8 +127,8 @@ func (a *App) readSnapshot(ctx context.Context, f clusterFlags) (*snapshot.Snaps
 		if err != nil {
 			return nil, fmt.Errorf("--facts %s: %w", f.facts, err)
 		}
-		for _, lack := range s.Lacks() {
-			fmt.Fprintf(a.ErrOut, "warning: --facts %s: %s\n", f.facts, lack)
+		for _, gap := range s.Gaps() {
+			fmt.Fprintf(a.ErrOut, "warning: --facts %s: %s\n", f.facts, gap)
 		}
 		return s, nil
 	case f.live:
@@ -142,7 +142,7 @@ func (a *App) readLive(ctx context.Context) (*snapshot.Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.QPS, cfg.Burst = 50, 100 // pages of one list come one after the other
+	cfg.QPS, cfg.Burst = 500, 1000 // what HealthCheckRegistrations look at is read object by object
 	progress := a.progress()
 	live := snapshot.Live{
 		Config: cfg, Clock: a.Clock,

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -215,7 +216,7 @@ func (a *App) addConfig(cmd *cobra.Command) {
 
 // completeNamespaces completes the names of namespaces.
 func (a *App) completeNamespaces(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return a.names(cmd.Context(), schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}), cobra.ShellCompDirectiveNoFileComp
+	return a.names(cmd.Context(), schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, false), cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeObjects completes kinds, and after a slash the names that the cluster has, of any kind.
@@ -228,15 +229,11 @@ func (a *App) completeObjects(kinds ...string) cobra.CompletionFunc {
 			}
 			return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 		}
-		mapper, err := a.Config.ToRESTMapper()
+		mapping, err := a.mappingOf(typed, kind)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		mapping, err := mappingOf(mapper, kind)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		for _, name := range a.names(cmd.Context(), mapping.GroupVersionKind) {
+		for _, name := range a.names(cmd.Context(), mapping.GroupVersionKind, mapping.Scope.Name() == meta.RESTScopeNameNamespace) {
 			found = append(found, kind+"/"+name)
 		}
 		return found, cobra.ShellCompDirectiveNoFileComp
@@ -244,14 +241,8 @@ func (a *App) completeObjects(kinds ...string) cobra.CompletionFunc {
 }
 
 // names of a kind's objects, in the namespace of the flags where the kind has any; none when they can't be read.
-func (a *App) names(ctx context.Context, kind schema.GroupVersionKind) []string {
+func (a *App) names(ctx context.Context, kind schema.GroupVersionKind, namespaced bool) []string {
 	c, err := a.client()
-	if err != nil {
-		return nil
-	}
-	var one metav1.PartialObjectMetadata
-	one.SetGroupVersionKind(kind)
-	namespaced, err := c.IsObjectNamespaced(&one)
 	if err != nil {
 		return nil
 	}

@@ -149,10 +149,10 @@ func (a *App) runThaw(ctx context.Context, o *thawOptions) error {
 	if err != nil {
 		return err
 	}
-	var left *v1alpha1.Guardrail
+	var remaining *v1alpha1.Guardrail
 	was, others, err := freeze.Thaw(ctx, o.dryRun.writes(c))
 	if err == nil && was != nil && !o.dryRun.on() {
-		left, err = freeze.Gone(ctx, c, was, *o.timeout)
+		remaining, err = freeze.Gone(ctx, c, was, *o.timeout)
 	}
 	if err != nil {
 		if apierrors.IsForbidden(err) {
@@ -160,8 +160,8 @@ func (a *App) runThaw(ctx context.Context, o *thawOptions) error {
 		}
 		return fmt.Errorf("thaw: %w", err)
 	}
-	if left != nil {
-		fmt.Fprintf(a.ErrOut, "Guardrail %s is deleted, still there after %s, and freezes until it is gone: it waits for the finalizers %q. See who set them: kubectl get guardrail %[1]s -o yaml\n", left.Name, *o.timeout, left.Finalizers)
+	if remaining != nil {
+		fmt.Fprintf(a.ErrOut, "Guardrail %s is deleted, still there after %s, and freezes until it is gone: it waits for the finalizers %q. See who set them: kubectl get guardrail %[1]s -o yaml\n", remaining.Name, *o.timeout, remaining.Finalizers)
 		return exitStatus(exitFound)
 	}
 	if was != nil {

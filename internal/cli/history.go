@@ -45,14 +45,14 @@ func (a *App) history() *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:   "history [KIND/NAME ...]",
-		Short: "Tell what was done, from the audit trail in the managers' logs",
-		Long: `Tell what was done, from the audit trail in the managers' logs: each act with its time, its target, its policy and its
+		Short: "Show what was done, from the audit trail in the managers' logs",
+		Long: `Show what was done, from the audit trail in the managers' logs: each act with its time, its target, its policy and its
 reason. It reads the logs of the manager's pods, of all replicas, and what their containers logged before their last restart; or
-with -f logs that you kept. Lines that are no acts are passed over. With arguments it tells only of acts on these objects, or for
+with -f logs that you kept. Lines that are no acts are passed over. With arguments it shows only acts on these objects, or for
 these policies or Services, in whatever namespace. To read the pods' logs takes get on deployments and pods/log and list on pods in
 Autohealer's namespace.
 
-Exit code: 0 it is told; 2 the command line is wrong or the command failed.`,
+Exit code: 0 it is shown; 2 the command line is wrong or the command failed.`,
 		Example: `  kubectl autohealer history --since=1h
   kubectl autohealer history node/worker-7
   kubectl autohealer history -f manager.log conditionset/kernel-deadlock -o json`,
@@ -86,8 +86,8 @@ func (a *App) runHistory(ctx context.Context, o *historyOptions, args []string) 
 		now = a.cluster.Now()
 	}
 	acts = slices.DeleteFunc(acts, func(act trail.Act) bool {
-		asked := slices.ContainsFunc(wanted, func(w [2]string) bool { return act.Concerns(w[0], w[1]) })
-		return o.since > 0 && now.Sub(act.Time) > o.since || len(args) > 0 && !asked
+		concerned := slices.ContainsFunc(wanted, func(w [2]string) bool { return act.Concerns(w[0], w[1]) })
+		return o.since > 0 && now.Sub(act.Time) > o.since || len(args) > 0 && !concerned
 	})
 	return show.write(pastActs{append([]trail.Act{}, acts...)}, a.Out)
 }
@@ -100,13 +100,9 @@ func (a *App) wanted(args []string, inCluster bool) (wanted [][2]string, err err
 			return nil, fmt.Errorf("%q: write a kind and a name, such as node/worker-7", arg)
 		}
 		if inCluster {
-			mapper, err := a.Config.ToRESTMapper()
+			mapping, err := a.mappingOf(arg, kind)
 			if err != nil {
-				return nil, fmt.Errorf("connect to the cluster: %w", err)
-			}
-			mapping, err := mappingOf(mapper, kind)
-			if err != nil {
-				return nil, fmt.Errorf("%q: %w", arg, err)
+				return nil, err
 			}
 			kind = mapping.GroupVersionKind.Kind
 		}
@@ -166,13 +162,18 @@ func (a *App) actsInCluster(ctx context.Context, since time.Duration) ([]trail.A
 	}
 	var acts []trail.Act
 	var unread []string
-	for _, log := range logsOf(pods, since) {
-		found, err := log.read(ctx, logs().Namespace(own))
-		if err != nil {
-			unread = append(unread, fmt.Sprintf("%s: %s", log, strings.TrimSpace(err.Error()))) // kubelets end theirs with a new line
-			continue
+	for i := range pods {
+		for _, log := range logsOf(&pods[i], since) {
+			found, err := readLog(ctx, logs().Namespace(own).Name(pods[i].Name), log)
+			if err != nil {
+				what := "the log of pod " + pods[i].Name
+				if log.Previous {
+					what += " before its container's last restart"
+				}
+				unread = append(unread, what+": "+strings.TrimSpace(err.Error())) // kubelets end theirs with a new line
+			}
+			acts = append(acts, found...)
 		}
-		acts = append(acts, found...)
 	}
 	if len(unread) > 0 && len(acts) == 0 {
 		return nil, fmt.Errorf("can't read what was done: %s", strings.Join(unread, "; "))
@@ -221,46 +222,31 @@ func managerPods(ctx context.Context, c client.Reader, namespace string) ([]core
 	return pods.Items, nil
 }
 
-// podLog is the log of one run of the manager's container.
-type podLog struct {
-	pod     string
-	options corev1.PodLogOptions
-}
-
-func logsOf(pods []corev1.Pod, since time.Duration) (logs []podLog) {
-	for i := range pods {
-		o := corev1.PodLogOptions{Container: managerContainer}
-		if since > 0 {
-			o.SinceSeconds = ptr.To(int64((since + time.Second - 1) / time.Second))
-		}
-		restarted := slices.ContainsFunc(pods[i].Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
-			return s.Name == managerContainer && s.RestartCount > 0
-		})
-		if restarted {
-			before := o
-			before.Previous = true
-			logs = append(logs, podLog{pods[i].Name, before})
-		}
-		logs = append(logs, podLog{pods[i].Name, o})
+// logsOf are those of the manager's container in a pod: of the run before its last restart, and of the one that there is.
+func logsOf(pod *corev1.Pod, since time.Duration) []corev1.PodLogOptions {
+	now := corev1.PodLogOptions{Container: managerContainer}
+	if since > 0 {
+		now.SinceSeconds = ptr.To(int64((since + time.Second - 1) / time.Second))
 	}
-	return logs
-}
-
-func (l podLog) String() string {
-	if l.options.Previous {
-		return "the log of pod " + l.pod + " before its container's last restart"
+	restarted := slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
+		return s.Name == managerContainer && s.RestartCount > 0
+	})
+	if !restarted {
+		return []corev1.PodLogOptions{now}
 	}
-	return "the log of pod " + l.pod
+	before := now
+	before.Previous = true
+	return []corev1.PodLogOptions{before, now}
 }
 
-func (l podLog) read(ctx context.Context, request *rest.Request) (acts []trail.Act, err error) {
-	stream, err := request.Name(l.pod).VersionedParams(&l.options, scheme.ParameterCodec).Stream(ctx)
+func readLog(ctx context.Context, request *rest.Request, options corev1.PodLogOptions) (acts []trail.Act, err error) {
+	stream, err := request.VersionedParams(&options, scheme.ParameterCodec).Stream(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, stream.Close()) }()
 	lines := bufio.NewReader(stream)
-	if _, err := lines.Peek(1); errors.Is(err, io.EOF) && l.options.SinceSeconds == nil {
+	if _, err := lines.Peek(1); errors.Is(err, io.EOF) && options.SinceSeconds == nil {
 		return nil, errNothingLogged
 	}
 	return trail.Read(lines)

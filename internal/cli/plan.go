@@ -15,9 +15,9 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/check"
+	"github.com/resourcestack/autohealer/internal/cli/display"
 	"github.com/resourcestack/autohealer/internal/cli/manifest"
 	"github.com/resourcestack/autohealer/internal/cli/report"
-	"github.com/resourcestack/autohealer/internal/cli/words"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/guard"
@@ -35,8 +35,8 @@ func (a *App) plan() *cobra.Command {
 	o := &planOptions{}
 	cmd := &cobra.Command{
 		Use:   "plan -f FILE",
-		Short: "Tell what policies would do to the cluster now",
-		Long: `Tell what policies would do to the cluster now. Of a ConditionSet: how many nodes it matches, which, and what the limits
+		Short: "Show what policies would do to the cluster now",
+		Long: `Show what policies would do to the cluster now. Of a ConditionSet: how many nodes it matches, which, and what the limits
 hold back. Of a WeederConfig: for which Services a window is or would be open, which pods would be deleted, which not, and
 why; for each other Service the same as if it recovered now. Of a ProbeConfig, which probes nothing here: what would be
 scaled down in each target, level by level, if only the way from outside failed, and what it would have back; and what a
@@ -112,7 +112,7 @@ func (a *App) runPlan(ctx context.Context, o *planOptions) error {
 		return err
 	}
 	if len(plans.Plans) == 0 {
-		return fmt.Errorf("--filename: there is no %s in %s", words.List(kinds.Names(kinds.Policies()), "or"), strings.Join(o.filenames, ", "))
+		return fmt.Errorf("--filename: there is no %s in %s", display.List(kinds.Names(kinds.Policies()), "or"), strings.Join(o.filenames, ", "))
 	}
 	if err := show.write(plans, a.Out); err != nil {
 		return err
@@ -127,13 +127,14 @@ func (a *App) runPlan(ctx context.Context, o *planOptions) error {
 }
 
 // planAll plans all policies. Guardrails and exceptions do nothing by themselves; those that would be refused are told.
-func (a *App) planAll(ctx context.Context, w *policyEnv, files []manifest.File, guardrails map[manifest.Place]check.Report) ([]report.Plan, error) {
+func (a *App) planAll(ctx context.Context, w *policyEnv, files []manifest.File, guardrails []check.Report) ([]report.Plan, error) {
 	var plans []report.Plan
 	for d := range manifest.Each(files, "") {
-		if gr, isGuardrail := guardrails[d.Place()]; isGuardrail {
-			if !gr.Allowed {
-				plans = append(plans, report.Plan{Report: gr})
+		if isGuardrail(d) {
+			if !guardrails[0].Allowed {
+				plans = append(plans, report.Plan{Report: guardrails[0]})
 			}
+			guardrails = guardrails[1:]
 			continue
 		}
 		kind, _ := d.Object["kind"].(string)

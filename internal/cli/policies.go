@@ -69,33 +69,43 @@ func typed[T any](stored map[string]any) (*T, error) {
 	return object, nil
 }
 
+// isGuardrail says whether a document judges others: a Guardrail or an exception.
+func isGuardrail(d manifest.Document) bool {
+	return check.Ours(d) && (d.Object["kind"] == "Guardrail" || d.Object["kind"] == "GuardrailException")
+}
+
 // enforce judges the Guardrails and exceptions among documents, and gives the world in which those that are admitted are
-// in force, with what is said of each by its place. Everything else is judged in that world: all of it is to be applied,
+// in force, with a report for each in their order. Everything else is judged in that world: all of it is to be applied,
 // and what came before a Guardrail would be refused, or stop acting, once that is there.
-func (a *App) enforce(ctx context.Context, w *policyEnv, stored storedFunc, files []manifest.File) (*policyEnv, map[manifest.Place]check.Report, error) {
-	said, p := map[manifest.Place]check.Report{}, w.policies
+func (a *App) enforce(ctx context.Context, w *policyEnv, stored storedFunc, files []manifest.File) (*policyEnv, []check.Report, error) {
+	var documents []manifest.Document
+	for d := range manifest.Each(files, "Guardrail") {
+		if isGuardrail(d) {
+			documents = append(documents, d)
+		}
+	}
+	if len(documents) == 0 {
+		return w, nil, nil
+	}
+	reports, p := make([]check.Report, len(documents)), w.policies
 	for _, kind := range []string{"Guardrail", "GuardrailException"} { // exceptions name rules of Guardrails
-		for d := range manifest.Each(files, kind) {
-			if !check.Ours(d) || d.Object["kind"] != kind {
+		for i, d := range documents {
+			if d.Object["kind"] != kind {
 				continue
 			}
-			r := w.checker.Document(ctx, d, stored(d.Object))
-			said[d.Place()] = r
-			if !r.Allowed {
+			reports[i] = w.checker.Document(ctx, d, stored(d.Object))
+			if !reports[i].Allowed {
 				continue
 			}
 			var err error
-			if p, err = p.with(r.Stored); err != nil {
+			if p, err = p.with(reports[i].Stored); err != nil {
 				return nil, nil, err
 			}
 			w.checker.SetPolicies(p.guardrails, p.exceptions) //nolint:contextcheck // compiling waits for nothing
 		}
 	}
-	if len(said) == 0 {
-		return w, nil, nil
-	}
 	w, err := a.newEnv(ctx, w.snapshot, p)
-	return w, said, err
+	return w, reports, err
 }
 
 // readPolicies reads Guardrails and exceptions from files.

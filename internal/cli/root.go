@@ -173,20 +173,20 @@ func (a *App) client() (client.Client, error) {
 
 // connectionError is what an error says, with the API server that can't be reached, and how to ask another, in place of the request's URL.
 func (a *App) connectionError(err error) string {
-	says := err.Error()
+	text := err.Error()
 	failed, isRequest := errors.AsType[*url.Error](err)
 	if !isRequest {
-		return says
+		return text
 	}
 	cfg, noCluster := a.Config.ToRESTConfig()
-	asked, _ := url.Parse(failed.URL)
-	if noCluster != nil || asked == nil {
-		return says
+	requested, _ := url.Parse(failed.URL)
+	if noCluster != nil || requested == nil {
+		return text
 	}
 	server, _ := url.Parse(cfg.Host)
 	raw, unreadable := a.Config.ToRawKubeConfigLoader().RawConfig()
-	if server == nil || server.Host != asked.Host || unreadable != nil {
-		return says
+	if server == nil || server.Host != requested.Host || unreadable != nil {
+		return text
 	}
 	instead := fmt.Sprintf("can't reach the API server %s of context %q: %v (kubectl config get-contexts lists others; --context takes one)",
 		server.Redacted(), cmp.Or(ptr.Deref(a.Config.Context, ""), raw.CurrentContext), failed.Err)
@@ -196,7 +196,7 @@ func (a *App) connectionError(err error) string {
 	case len(raw.Clusters) == 0:
 		instead = fmt.Sprintf("no kubeconfig names a cluster, and there is no API server at %s: %v (set KUBECONFIG, or give --kubeconfig)", server.Redacted(), failed.Err)
 	}
-	return strings.Replace(says, failed.Error(), instead, 1)
+	return strings.Replace(text, failed.Error(), instead, 1)
 }
 
 // group is a command that only has others.

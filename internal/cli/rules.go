@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"path"
@@ -37,23 +38,19 @@ func (a *App) rulesList() *cobra.Command {
 	return cmd
 }
 
-// ruleList is what rules list tells.
-type ruleList struct {
-	Items []listed `json:"items"`
-}
+// ruleList is what rules list shows.
+type ruleList []guard.RuleInfo
 
-// listed is a rule as rules list tells it.
-type listed struct {
-	ID         string         `json:"id"`
-	Kinds      []string       `json:"kinds"`
-	Severity   guard.Severity `json:"severity"`
-	Reads      []string       `json:"reads"`
-	Portable   bool           `json:"portable"`
-	NeedsFacts bool           `json:"needsFacts"`
-	AtRunTime  bool           `json:"atRunTime"`
-	Exceptable bool           `json:"exceptable"`
-	Rationale  string         `json:"rationale"`
-	Docs       string         `json:"docs"`
+// MarshalJSON has of each rule what its author wrote of it and what compiling it found out, but for its tests.
+func (l ruleList) MarshalJSON() ([]byte, error) {
+	items := []map[string]any{}
+	for _, r := range l {
+		items = append(items, map[string]any{
+			"id": r.ID, "kinds": r.Kinds, "severity": r.Severity, "reads": r.Reads, "portable": r.Portable, "needsFacts": r.NeedsFacts,
+			"atRunTime": r.AtRunTime, "exceptable": r.Exceptable, "rationale": r.Rationale, "docs": guard.Docs(r.ID),
+		})
+	}
+	return json.Marshal(map[string]any{"items": items})
 }
 
 func (a *App) runRulesList(kind string, output *output[ruleList]) error {
@@ -73,12 +70,9 @@ func (a *App) runRulesList(kind string, output *output[ruleList]) error {
 		}
 		kinds = kinds[i : i+1]
 	}
-	rules := ruleList{}
+	var rules ruleList
 	for _, k := range kinds {
-		for _, r := range checker.Guard().Rules(k) {
-			rules.Items = append(rules.Items, listed{ID: r.ID, Kinds: r.Kinds, Severity: r.Severity, Reads: r.Reads, Portable: r.Portable, NeedsFacts: r.NeedsFacts,
-				AtRunTime: r.AtRunTime, Exceptable: r.Exceptable, Rationale: r.Rationale, Docs: guard.Docs(r.ID)})
-		}
+		rules = append(rules, checker.Guard().Rules(k)...)
 	}
 	return show.write(rules, a.Out)
 }
@@ -87,18 +81,18 @@ func (a *App) runRulesList(kind string, output *output[ruleList]) error {
 func rulesTable(w io.Writer, rules ruleList) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "RULE\tVERDICT\tNEEDS\tEXCEPTABLE")
-	for _, r := range rules.Items {
+	for _, r := range rules {
 		exceptable := "no"
 		if r.Exceptable {
 			exceptable = "yes"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", r.ID, r.Severity, r.needs(), exceptable)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", r.ID, r.Severity, needs(r), exceptable)
 	}
 	return table.Flush()
 }
 
 // needs says what a rule must be able to ask beside the rules in force.
-func (r *listed) needs() string {
+func needs(r guard.RuleInfo) string {
 	asksRights := slices.ContainsFunc(r.Reads, func(path string) bool { return strings.HasPrefix(path, "authorizer") })
 	switch {
 	case r.NeedsFacts:
@@ -112,7 +106,7 @@ func (r *listed) needs() string {
 func (a *App) rulesExplain() *cobra.Command {
 	return &cobra.Command{
 		Use:     "explain RULE",
-		Short:   "Tell what a rule asks, why, and what it says of examples",
+		Short:   "Show what a rule asks, why, and what it says of examples",
 		Example: `  kubectl autohealer rules explain conditionset/would-exceed-limit`,
 		Args:    cobra.ExactArgs(1),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -169,7 +163,7 @@ func (a *App) explain(ctx context.Context, g *guard.Guard, kind string, r guard.
 		{"Severity", string(r.Severity)},
 		{"Kind", kind},
 		{"Reads", strings.Join(r.Reads, ", ")},
-		{"Asked", whenAsked(r)},
+		{"Asked", whenJudged(r)},
 		{"Without facts", withoutFacts(r)},
 		{"Exceptable", map[bool]string{true: "yes, by a GuardrailException", false: "no"}[r.Exceptable]},
 		{"Docs", guard.Docs(r.ID)},
@@ -198,15 +192,15 @@ func (a *App) explain(ctx context.Context, g *guard.Guard, kind string, r guard.
 	return err
 }
 
-func whenAsked(r guard.RuleInfo) string {
-	asked := "at creation, and when the spec changes"
+func whenJudged(r guard.RuleInfo) string {
+	when := "at creation, and when the spec changes"
 	if r.AtRunTime {
-		asked += "; again before anything acts on the object"
+		when += "; again before anything acts on the object"
 	}
 	if r.Portable && r.Severity == guard.Deny {
-		asked += "; by the API server itself while the webhook is away"
+		when += "; by the API server itself while the webhook is away"
 	}
-	return asked
+	return when
 }
 
 func withoutFacts(r guard.RuleInfo) string {
@@ -221,19 +215,19 @@ func withoutFacts(r guard.RuleInfo) string {
 
 func writeExample(out *strings.Builder, example guard.Example) error {
 	fmt.Fprintf(out, "\n%s: %s\n", example.Label, example.Name)
-	for _, part := range []struct {
+	for _, section := range []struct {
 		name string
 		text []byte
 	}{{"", example.Object}, {"was", example.OldObject}, {"plan", example.Plan}} {
-		if len(part.text) == 0 {
+		if len(section.text) == 0 {
 			continue
 		}
 		var value any
-		if err := utiljson.Unmarshal(part.text, &value); err != nil {
+		if err := utiljson.Unmarshal(section.text, &value); err != nil {
 			return err
 		}
-		if part.name != "" {
-			value = map[string]any{part.name: value}
+		if section.name != "" {
+			value = map[string]any{section.name: value}
 		}
 		text, err := yaml.Marshal(value)
 		if err != nil {

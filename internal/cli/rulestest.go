@@ -150,10 +150,10 @@ func (t *testRun) one(ctx context.Context, kind, id string, test guard.Test) {
 		t.fail("%s: %s: %v", id, test.Name, err)
 		return
 	}
-	got, said := guard.ExpectAdmit, ""
+	got, message := guard.ExpectAdmit, ""
 	for _, v := range verdict.Violations {
 		if v.Rule == id {
-			said = ": " + v.Message
+			message = ": " + v.Message
 			got = guard.ExpectWarn
 			if v.Severity == guard.Deny {
 				got = guard.ExpectDeny
@@ -167,6 +167,6 @@ func (t *testRun) one(ctx context.Context, kind, id string, test guard.Test) {
 		}
 	}
 	if got != test.Expect {
-		t.fail("%s: %s: got %s, want %s%s", id, test.Name, got, test.Expect, said)
+		t.fail("%s: %s: got %s, want %s%s", id, test.Name, got, test.Expect, message)
 	}
 }

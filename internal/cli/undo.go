@@ -143,10 +143,6 @@ func unreachable(server discovery.ServerVersionInterface) error {
 
 // undoable reads names of objects of any kind, as kubectl does.
 func (a *App) undoable(args []string) ([]undo.Object, error) {
-	mapper, err := a.Config.ToRESTMapper()
-	if err != nil {
-		return nil, fmt.Errorf("connect to the cluster: %w", err)
-	}
 	namespace, _, err := a.Config.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
 		return nil, fmt.Errorf("find the namespace: %w", err)
@@ -157,9 +153,9 @@ func (a *App) undoable(args []string) ([]undo.Object, error) {
 		if !slashed || kind == "" || name == "" {
 			return nil, fmt.Errorf("%q: write a kind and a name, such as node/worker-7 or deployment/cart", arg)
 		}
-		mapping, err := mappingOf(mapper, kind)
+		mapping, err := a.mappingOf(arg, kind)
 		if err != nil {
-			return nil, fmt.Errorf("%q: %w", arg, err)
+			return nil, err
 		}
 		key := types.NamespacedName{Name: name}
 		if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
@@ -170,20 +166,27 @@ func (a *App) undoable(args []string) ([]undo.Object, error) {
 	return objects, nil
 }
 
-// mappingOf finds a kind by what kubectl calls it: deploy, deployments, deployments.apps, deployments.v1.apps.
-func mappingOf(mapper meta.RESTMapper, name string) (*meta.RESTMapping, error) {
+// mappingOf finds a kind of an argument by what kubectl calls it: deploy, deployments, deployments.apps, deployments.v1.apps.
+func (a *App) mappingOf(arg, name string) (*meta.RESTMapping, error) {
+	mapper, err := a.Config.ToRESTMapper()
+	if err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
 	versioned, resource := schema.ParseResourceArg(strings.ToLower(name))
 	var kind schema.GroupVersionKind
 	if versioned != nil {
 		kind, _ = mapper.KindFor(*versioned) // it may be a group with a dot
 	}
 	if kind.Empty() {
-		var err error
 		if kind, err = mapper.KindFor(resource.WithVersion("")); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%q: %w", arg, err)
 		}
 	}
-	return mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return nil, fmt.Errorf("%q: %w", arg, err)
+	}
+	return mapping, nil
 }
 
 // undoEach counts the objects where it failed.

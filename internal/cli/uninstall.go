@@ -139,12 +139,12 @@ func (a *App) confirm() bool {
 	return answer == "y" || answer == "Y"
 }
 
-func (a *App) printRemaining(left []string) {
-	if len(left) == 0 {
+func (a *App) printRemaining(remaining []string) {
+	if len(remaining) == 0 {
 		return
 	}
 	fmt.Fprintln(a.Out, "What stays, since it isn't Autohealer's to delete:")
-	for _, what := range left {
+	for _, what := range remaining {
 		fmt.Fprintln(a.Out, "  "+what)
 	}
 }

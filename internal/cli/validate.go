@@ -111,14 +111,19 @@ func (a *App) runValidate(ctx context.Context, o *validateOptions) error {
 
 // judgeDocuments adds a report for each document of ours, and for each that only looks like one. Those of Guardrails and
 // exceptions are there already. Of ten thousand documents it keeps little: neither what was read nor what would be stored.
-func (a *App) judgeDocuments(ctx context.Context, w *policyEnv, stored storedFunc, files []manifest.File, guardrails map[manifest.Place]check.Report, result *report.Result) (failed bool) {
+func (a *App) judgeDocuments(ctx context.Context, w *policyEnv, stored storedFunc, files []manifest.File, guardrails []check.Report, result *report.Result) (failed bool) {
 	seen := map[check.Key]int{}
 	var skipped []guard.Skip
 	for d := range manifest.Each(files, "") {
 		if d.IsKustomization() {
 			a.printNotes(d.File, d.Line, false, fmt.Sprintf("the files here are judged, and not what is built of them: kubectl kustomize %s | kubectl autohealer validate -f -", path.Dir(d.File)))
 		}
-		r, concerns := w.reportOf(ctx, stored, guardrails, d)
+		r, concerns := check.Report{}, true
+		if isGuardrail(d) {
+			r, guardrails = guardrails[0], guardrails[1:]
+		} else {
+			r, concerns = w.reportOf(ctx, stored, d)
+		}
 		if !concerns {
 			result.Ignored++
 			continue
@@ -141,11 +146,8 @@ func (a *App) judgeDocuments(ctx context.Context, w *policyEnv, stored storedFun
 	return failed
 }
 
-// reportOf is what is said of a document; concerns is false of one that is none of ours.
-func (w *policyEnv) reportOf(ctx context.Context, stored storedFunc, guardrails map[manifest.Place]check.Report, d manifest.Document) (r check.Report, concerns bool) {
-	if gr, isGuardrail := guardrails[d.Place()]; isGuardrail {
-		return gr, true
-	}
+// reportOf judges a document; concerns is false of one that is none of ours.
+func (w *policyEnv) reportOf(ctx context.Context, stored storedFunc, d manifest.Document) (r check.Report, concerns bool) {
 	if !check.Ours(d) {
 		return w.checker.ForeignKindWarning(d)
 	}

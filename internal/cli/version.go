@@ -75,7 +75,7 @@ func (a *App) askVersions(ctx context.Context, v *versions) error {
 	err = c.Get(ctx, types.NamespacedName{Namespace: own, Name: managerName}, &held)
 	switch {
 	case apierrors.IsNotFound(err):
-		v.ManagerUnknown = fmt.Sprintf("there is no Lease %s in namespace %s: no manager ran there yet, or it runs with --leader-elect=false; if it runs elsewhere, name its namespace with --autohealer-namespace", managerName, own)
+		v.ManagerUnknown = fmt.Sprintf("there is no Lease %s in namespace %s: no manager ran there yet, or it runs with --leader-elect=false; if it runs in another namespace, name that with --autohealer-namespace", managerName, own)
 	case apierrors.IsForbidden(err):
 		v.ManagerUnknown = err.Error() + ". It takes the ClusterRole autohealer-viewer, bound in namespace " + own + " or in the whole cluster"
 	case err != nil:

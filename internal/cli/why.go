@@ -45,19 +45,19 @@ func (a *App) why() *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:   "explain (node|pod|deployment|statefulset|daemonset|service|KIND)/NAME ...",
-		Short: "Tell what Autohealer did to an object, and what it would do and why it doesn't",
-		Long: `Tell what Autohealer did to an object, for which policy and because of which condition, since when, and what would end it; and
+		Short: "Show what Autohealer did to an object, and what it would do and why it doesn't",
+		Long: `Show what Autohealer did to an object, for which policy and because of which condition, since when, and what would end it; and
 what it would do and why it doesn't: the limit, the hold time, the rule or the Guardrail that is in the way. A KIND may also be one
-that ProbeConfigs scale, or that HealthCheckRegistrations are about: of such an object it tells from what each check looks at and
-says of it to the condition.
+that ProbeConfigs scale, or that HealthCheckRegistrations are about: of such an object it shows what each check looks at and
+says of it, and what follows for the condition.
 
-Of a pod behind a Service, and of a Service, it tells whom Envoys have ejected, as far as the manager knows it; it asks them every 5s where it was
+Of a pod behind a Service, and of a Service, it shows whom Envoys have ejected, as far as the manager knows it; it asks them every 5s where it was
 started with --ejections-from.
 
 It reads the cluster once, or a file with --facts, and asks the planner that the manager asks. It knows when conditions turned, as their reporters wrote
 it; a manager that started after that may wait up to a minute longer.
 
-Exit code: 0 it is told; 2 there is no such object, the command line is wrong, or the command failed.`,
+Exit code: 0 it is shown; 2 there is no such object, the command line is wrong, or the command failed.`,
 		Example: `  kubectl autohealer explain node/worker-7
   kubectl autohealer explain -n shop deployment/cart service/database
   kubectl autohealer explain -n shoot--foo--bar worker/bar`,
@@ -249,7 +249,7 @@ func (w *explainer) ofChecked(ctx context.Context, kind string, key types.Namesp
 	case err != nil:
 		return "", fmt.Errorf("explain %s/%s: %w", kind, key.Name, err)
 	case len(views) == 0 && slices.Contains(kinds, strings.TrimSuffix(kind, "s")):
-		return "", fmt.Errorf("%s/%s: the facts have nothing of what HealthCheckRegistrations are about; write them anew with facts export", kind, key.Name)
+		return "", fmt.Errorf("%s/%s: the facts have nothing of what HealthCheckRegistrations are about; write new ones with facts export", kind, key.Name)
 	case len(views) == 0 && unknown != nil:
 		return "", fmt.Errorf("%s/%s: whether a ProbeConfig scales this kind, or a HealthCheckRegistration is about it, isn't known: %w", kind, key.Name, unknown)
 	case len(views) == 0:

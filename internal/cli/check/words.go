@@ -12,7 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	sentence "github.com/resourcestack/autohealer/internal/cli/words"
+	sentence "github.com/resourcestack/autohealer/internal/cli/display"
 	"github.com/resourcestack/autohealer/internal/guard"
 )
 

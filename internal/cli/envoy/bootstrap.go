@@ -144,7 +144,7 @@ func Bootstrap(o Options) (*bootstrapv3.Bootstrap, error) {
 func (o Options) ejections() (netip.Addr, error) {
 	switch {
 	case o.Plaintext:
-		return netip.Addr{}, errors.New("the port for ejections needs TLS: without, whoever reaches it may ask")
+		return netip.Addr{}, errors.New("the port for ejections needs TLS: without, everyone who reaches it may ask")
 	case o.AdminPort == 0:
 		return netip.Addr{}, errors.New("the port for ejections needs a port of the admin page that is known")
 	}

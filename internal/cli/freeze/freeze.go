@@ -102,7 +102,7 @@ func Thaw(ctx context.Context, c client.Client) (was *v1alpha1.Guardrail, others
 }
 
 // Gone waits for a deletion, at most for so long, and gives what is left then, which waits for somebody's finalizers; nil when it is gone.
-func Gone(ctx context.Context, c client.Client, was *v1alpha1.Guardrail, within time.Duration) (left *v1alpha1.Guardrail, err error) {
+func Gone(ctx context.Context, c client.Client, was *v1alpha1.Guardrail, within time.Duration) (remaining *v1alpha1.Guardrail, err error) {
 	now := &v1alpha1.Guardrail{}
 	err = wait.PollUntilContextTimeout(ctx, pollInterval, within, true, func(ctx context.Context) (bool, error) {
 		err := c.Get(ctx, client.ObjectKeyFromObject(was), now)

@@ -153,7 +153,7 @@ func (c chunk) mayHave(word string) bool {
 }
 
 // meanings are what parsers' errors mean to who wrote the text, by what they begin with.
-var meanings = []struct{ says, means string }{
+var meanings = []struct{ begins, means string }{
 	{"invalid map key", "a map can't be a key; where this is a template, render it first, as helm template does, and else put it in quotes"},
 	{"mapping values are not allowed", "a text that has a colon and a space must be in quotes, and a key must not be deeper than those beside it"},
 	{"found character that cannot start any token", "put a text that begins with this character in quotes, and indent by spaces instead of tabs"},
@@ -168,23 +168,23 @@ var meanings = []struct{ says, means string }{
 }
 
 // means is what a parser said, without what it says of itself, and what to do about it.
-func means(language, said string) string {
+func means(language, message string) string {
 	for _, prefix := range []string{"yaml: ", "json: ", "unmarshal errors: "} {
-		said = strings.TrimPrefix(said, prefix)
+		message = strings.TrimPrefix(message, prefix)
 	}
 	switch {
-	case strings.Contains(said, "unsupported value"), strings.HasPrefix(said, "cannot unmarshal number"):
+	case strings.Contains(message, "unsupported value"), strings.HasPrefix(message, "cannot unmarshal number"):
 		return "a number is too large, or is none; write a number that JSON has"
 	}
 	for _, m := range meanings {
-		if strings.HasPrefix(said, m.says) {
-			if m.says == "invalid map key" { // it goes on with Go's text of the map
-				said = m.says
+		if strings.HasPrefix(message, m.begins) {
+			if m.begins == "invalid map key" { // it goes on with Go's text of the map
+				message = m.begins
 			}
-			return "no valid " + language + ", " + said + ": " + m.means
+			return "no valid " + language + ", " + message + ": " + m.means
 		}
 	}
-	return "no valid " + language + ": " + said
+	return "no valid " + language + ": " + message
 }
 
 var lineInError = regexp.MustCompile(`line (\d+)(: )?`)

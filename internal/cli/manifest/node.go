@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -15,31 +14,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// node is where a value is, with what is below it.
-type node struct {
-	line   int
-	fields []field
-	items  []*node
-}
-
-// field of a map. Those that a merge (<<) brought come after the map's own.
-type field struct {
-	key   string
-	line  int
-	value *node
-}
-
-// tree gives the chunk's positions and its duplicate keys, and the line where a second document begins, 0 when there is none. JSON is
-// YAML to it. The tree is nil when the parser that knows positions can't read what the other one can.
-func (c chunk) tree() (root *node, problems []Problem, second int) {
+// tree gives the chunk's values with their lines in the file, its duplicate keys, and the line where a second document begins, 0 when there
+// is none. JSON is YAML to it. The tree is nil when the parser that knows lines can't read what the other one can.
+func (c chunk) tree() (root *yamlv3.Node, problems []Problem, second int) {
 	decoder := yamlv3.NewDecoder(bytes.NewReader(c.text))
-	var document yamlv3.Node
+	var document, next yamlv3.Node
 	if err := decoder.Decode(&document); err != nil || len(document.Content) == 0 {
 		return nil, nil, 0
 	}
-	b := &builder{before: c.before, known: map[*yamlv3.Node]*node{}}
-	root = b.build(document.Content[0])
-	var next yamlv3.Node
+	root = document.Content[0]
+	problems = c.inspect(root)
 	switch err := decoder.Decode(&next); {
 	case errors.Is(err, io.EOF):
 	case err != nil:
@@ -47,73 +31,65 @@ func (c chunk) tree() (root *node, problems []Problem, second int) {
 	default:
 		second = c.before + next.Line
 	}
-	return root, b.problems, second
+	return root, problems, second
 }
 
-type builder struct {
-	before   int
-	known    map[*yamlv3.Node]*node
-	problems []Problem
-}
-
-func (b *builder) build(y *yamlv3.Node) *node {
-	if y.Kind == yamlv3.AliasNode {
-		y = y.Alias
-	}
-	if n, ok := b.known[y]; ok {
-		return n
-	}
-	n := &node{line: b.before + y.Line}
-	b.known[y] = n
-	switch y.Kind {
-	case yamlv3.SequenceNode:
-		for _, item := range y.Content {
-			n.items = append(n.items, b.build(item))
-		}
-	case yamlv3.MappingNode:
-		b.buildMap(n, y)
-	}
-	return n
-}
-
-func (b *builder) buildMap(n *node, y *yamlv3.Node) {
+// inspect makes the lines of a value and of all in it those of the file, and finds the keys that are twice in a map.
+func (c chunk) inspect(y *yamlv3.Node) (problems []Problem) {
+	y.Line += c.before
 	seen := map[string]int{}
-	var merged []field
-	for i := 0; i+1 < len(y.Content); i += 2 {
-		key, value := y.Content[i], b.build(y.Content[i+1])
-		if key.Tag == "!!merge" {
-			merged = append(merged, mergedFields(value)...)
+	for i, inner := range y.Content {
+		problems = append(problems, c.inspect(inner)...)
+		if y.Kind != yamlv3.MappingNode || i%2 == 1 || inner.Tag == mergeTag {
 			continue
 		}
-		text, line := keyText(key), b.before+key.Line
-		if first, ok := seen[text]; ok {
-			b.problems = append(b.problems, Problem{Line: line, Kind: DuplicateKey,
+		text := keyText(inner)
+		if first, twice := seen[text]; twice {
+			problems = append(problems, Problem{Line: inner.Line, Kind: DuplicateKey,
 				Message: fmt.Sprintf("key %q is on line %d already; a map keeps only one of them", text, first)})
 		}
-		seen[text] = line
-		n.fields = append(n.fields, field{key: text, line: line, value: value})
+		seen[text] = inner.Line
 	}
-	for _, f := range merged { // each key once: maps merged into maps merged into maps would grow without bounds
-		if _, ok := seen[f.key]; !ok {
-			seen[f.key] = f.line
-			n.fields = append(n.fields, f)
-		}
-	}
+	return problems
 }
 
-func mergedFields(n *node) []field {
-	fields := slices.Clone(n.fields)
-	for _, item := range n.items {
-		fields = append(fields, item.fields...)
+// mergeTag is that of the key << of maps that a map takes over.
+const mergeTag = "!!merge"
+
+// field of a map.
+type field struct{ key, value *yamlv3.Node }
+
+// fieldsOf are those of a map, and then those that it merges.
+func fieldsOf(y *yamlv3.Node) (fields []field) {
+	var merged []*yamlv3.Node
+	for i := 0; y.Kind == yamlv3.MappingNode && i+1 < len(y.Content); i += 2 {
+		key, value := y.Content[i], target(y.Content[i+1])
+		switch {
+		case key.Tag != mergeTag:
+			fields = append(fields, field{key, value})
+		case value.Kind == yamlv3.SequenceNode:
+			merged = append(merged, value.Content...)
+		default:
+			merged = append(merged, value)
+		}
+	}
+	for _, m := range merged {
+		fields = append(fields, fieldsOf(target(m))...)
 	}
 	return fields
 }
 
+// target is what an alias stands for.
+func target(y *yamlv3.Node) *yamlv3.Node {
+	if y.Kind == yamlv3.AliasNode {
+		return y.Alias
+	}
+	return y
+}
+
 // keyText is a key as JSON has it: `yes` and `true` are one key.
 func keyText(key *yamlv3.Node) string {
-	if key.Kind == yamlv3.AliasNode {
-		key = key.Alias
-	}
+	key = target(key)
 	if key.Kind != yamlv3.ScalarNode || key.Style&(yamlv3.SingleQuotedStyle|yamlv3.DoubleQuotedStyle) != 0 || isText(key.Value) {
 		return key.Value
 	}
@@ -152,48 +128,34 @@ func duplicateKeys(raw []byte, line int) (problems []Problem) {
 	return problems
 }
 
-func (n *node) item(i int) *node {
-	if n == nil {
-		return nil
-	}
-	for _, f := range n.fields {
-		if f.key == "items" && i < len(f.value.items) {
-			return f.value.items[i]
-		}
-	}
-	return nil
-}
-
 // LineOf is the line of a field, named as the API server names it: spec.conditions[Ready].status, spec.conditions.Ready,
 // spec.list[0]. Where the field isn't there, it is the line of what should hold it.
 func (d Document) LineOf(path string) int {
-	line, n := d.Line, d.root
-	if n == nil && d.later != nil && path != "" {
-		n = d.later()
-	}
-	for n != nil && path != "" {
-		next, nextLine, rest := n.step(path)
+	line, y := d.Line, d.root
+	for y != nil && path != "" {
+		next, nextLine, rest := step(y, path)
 		if next == nil {
 			break
 		}
-		n, line, path = next, nextLine, rest
+		y, line, path = next, nextLine, rest
 	}
 	return line
 }
 
 // step follows the first element of a path. A key may itself have dots, so the longest one that fits is taken.
-func (n *node) step(path string) (next *node, line int, rest string) {
+func step(y *yamlv3.Node, path string) (next *yamlv3.Node, line int, rest string) {
 	path = strings.TrimPrefix(path, ".")
-	if index, after, ok := bracketed(path); ok {
-		if i, err := strconv.Atoi(index); err == nil && i >= 0 && i < len(n.items) {
-			return n.items[i], n.items[i].line, after
+	if index, after, ok := bracketed(path); ok && y.Kind == yamlv3.SequenceNode {
+		if i, err := strconv.Atoi(index); err == nil && i >= 0 && i < len(y.Content) {
+			next = target(y.Content[i])
+			return next, next.Line, after
 		}
 	}
 	longest := -1
-	for _, f := range n.fields {
-		after, ok := cutKey(path, f.key)
-		if ok && len(f.key) > longest {
-			next, line, rest, longest = f.value, f.line, after, len(f.key)
+	for _, f := range fieldsOf(y) {
+		key := keyText(f.key)
+		if after, ok := cutKey(path, key); ok && len(key) > longest {
+			next, line, rest, longest = f.value, f.key.Line, after, len(key)
 		}
 	}
 	return next, line, rest

@@ -8,8 +8,8 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"unicode"
 
+	yamlv3 "go.yaml.in/yaml/v3"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 )
@@ -24,10 +24,8 @@ type Document struct {
 	// Problems of the text itself. A document that has some must not be taken for what it seems to be.
 	Problems []Problem
 
-	// root is where its fields are; nil where later finds that out.
-	root  *node
-	later func() *node
-	place Place
+	// root is where its fields are.
+	root *yamlv3.Node
 }
 
 // Problem is a mistake in a document's text.
@@ -47,16 +45,6 @@ const (
 	// DuplicateKey is a key that is there twice in one map.
 	DuplicateKey ProblemKind = "duplicate-key"
 )
-
-// Place names a document among those of some files, however often they are read.
-type Place struct {
-	file string
-	// chunk is the line above which it begins, and item the document's number in it.
-	chunk, item int
-}
-
-// Place of the document.
-func (d Document) Place() Place { return d.place }
 
 // Read gives all objects of a file; lists are unwrapped, empty documents left out. A file that begins with a byte order mark is read in
 // the encoding that this says, such as UTF-16, which PowerShell writes; kubectl does the same.
@@ -79,12 +67,9 @@ func (f File) each(word string, yield func(Document) bool) bool {
 		if !c.mayHave(word) {
 			continue
 		}
-		item := 0
 		for _, read := range c.read(strings.HasSuffix(f.Name, ".json")) {
 			read.File = f.Name
 			for _, d := range unwrap(read) {
-				d.place = Place{file: f.Name, chunk: c.before, item: item}
-				item++
 				if !yield(d) {
 					return false
 				}
@@ -127,14 +112,6 @@ func undecodable(line int, message string) Document {
 // readYAML takes values from the converter that kubectl uses, whose booleans and numbers differ from those of a newer
 // parser, and lines from the newer one.
 func (c chunk) readYAML() []Document {
-	if d, isPlain := c.readSimple(); isPlain {
-		return []Document{d}
-	}
-	return c.readGeneral()
-}
-
-// readGeneral reads any YAML, and says what is wrong with it.
-func (c chunk) readGeneral() []Document {
 	asJSON, err := yaml.YAMLToJSON(c.text)
 	if err != nil {
 		line, message := c.positionOf(err)
@@ -144,7 +121,7 @@ func (c chunk) readGeneral() []Document {
 	second := 0
 	d.root, d.Problems, second = c.tree()
 	if d.root != nil {
-		d.Line = d.root.line
+		d.Line = d.root.Line
 	}
 	if bytes.Equal(asJSON, []byte("null")) && len(d.Problems) == 0 {
 		return nil
@@ -161,64 +138,6 @@ func (c chunk) readGeneral() []Document {
 	}
 	// It is one by itself: whoever has nothing to do with the first may have with this one.
 	return []Document{d, undecodable(second, "a second document begins here; kubectl reads only the first unless a line of --- alone is between them")}
-}
-
-// readSimple reads what nearly all documents are, without the newer parser: a map that begins with a key, with no second document behind
-// it, and whose keys can't be two keys of which JSON makes one. isPlain is false of all others, and of those with mistakes.
-func (c chunk) readSimple() (d Document, isPlain bool) {
-	line, isPlain := c.firstKey()
-	if !isPlain {
-		return d, false
-	}
-	asJSON, err := yaml.YAMLToJSONStrict(c.text)
-	if err != nil {
-		return d, false
-	}
-	d = Document{Line: c.before + line, later: func() *node {
-		root, _, _ := c.tree()
-		return root
-	}}
-	d.decode(asJSON)
-	return d, d.Object != nil && d.Object["items"] == nil && haveTextsForKeys(d.Object)
-}
-
-// firstKey is the line of the chunk's first key, where the chunk is one document in ASCII that begins with a map.
-func (c chunk) firstKey() (line int, isPlain bool) {
-	number := 0
-	for text := range bytes.Lines(c.text) {
-		number++
-		text = bytes.TrimSuffix(text, []byte("\n"))
-		if bytes.HasPrefix(text, []byte("---")) || bytes.HasPrefix(text, []byte("...")) || bytes.ContainsFunc(text, isUnusual) {
-			return 0, false
-		}
-		content := bytes.TrimLeft(text, " ")
-		switch {
-		case line > 0 || len(content) == 0 || content[0] == '#':
-		case !unicode.IsLetter(rune(content[0])):
-			return 0, false
-		default:
-			line = number
-		}
-	}
-	return line, line > 0
-}
-
-// isUnusual says whether a character is none of ASCII that a line has.
-func isUnusual(r rune) bool { return r != '\t' && r < ' ' || r > '~' }
-
-// haveTextsForKeys says whether all keys are texts whoever reads them: 1 and "1" are two keys to YAML, and one to JSON.
-func haveTextsForKeys(value any) bool {
-	switch v := value.(type) {
-	case map[string]any:
-		for key, below := range v {
-			if !isText(key) || !haveTextsForKeys(below) {
-				return false
-			}
-		}
-	case []any:
-		return !slices.ContainsFunc(v, func(item any) bool { return !haveTextsForKeys(item) })
-	}
-	return true
 }
 
 func (d *Document) decode(asJSON []byte) {
@@ -267,12 +186,16 @@ func unwrap(d Document) []Document {
 	if !isList || !strings.HasSuffix(kind, "List") || len(d.Problems) > 0 {
 		return []Document{d}
 	}
+	var list *yamlv3.Node
+	if d.root != nil {
+		list, _, _ = step(d.root, "items")
+	}
 	var documents []Document
 	for i, item := range items {
-		of := Document{File: d.File, root: d.root.item(i)}
-		of.Line = d.Line
-		if of.root != nil {
-			of.Line = of.root.line
+		of := Document{File: d.File, Line: d.Line}
+		if list != nil && i < len(list.Content) {
+			of.root = target(list.Content[i])
+			of.Line = of.root.Line
 		}
 		object, isObject := item.(map[string]any)
 		if !isObject {

@@ -148,25 +148,28 @@ spec:
     b: 2
   merged:
     <<: *base
+  several:
+    <<: [*base, {other: 1}]
 `
 	json := "{\n\"spec\": {\n\"conditions\":\n{\"Ready\": {\n\"status\": true}},\n\"list\": [1,\n2]}}"
 	for name, c := range map[string]struct {
 		text, path string
 		want       int
 	}{
-		"nothing":                         {yaml, "", 2},
-		"a field":                         {yaml, "spec.list", 10},
-		"a map's key in brackets":         {yaml, "spec.conditions[example.com/GPU.Broken].status", 9},
-		"a map's key with dots":           {yaml, "spec.conditions.example.com/GPU.Broken.status", 9},
-		"a flow map":                      {yaml, "spec.conditions.Ready.status", 7},
-		"an item":                         {yaml, "spec.list[1].b", 13},
-		"a merged field is where it is":   {yaml, "spec.merged.deep", 4},
-		"a missing field is its parent":   {yaml, "spec.conditions[Ready].since", 7},
-		"a missing item is its list":      {yaml, "spec.list[7]", 10},
-		"a path that isn't there":         {yaml, "status", 2},
-		"a prefix of a key isn't the key": {yaml, "spe.list", 2},
-		"JSON":                            {json, "spec.conditions.Ready.status", 5},
-		"a JSON item":                     {json, "spec.list[1]", 7},
+		"nothing":                          {yaml, "", 2},
+		"a field":                          {yaml, "spec.list", 10},
+		"a map's key in brackets":          {yaml, "spec.conditions[example.com/GPU.Broken].status", 9},
+		"a map's key with dots":            {yaml, "spec.conditions.example.com/GPU.Broken.status", 9},
+		"a flow map":                       {yaml, "spec.conditions.Ready.status", 7},
+		"an item":                          {yaml, "spec.list[1].b", 13},
+		"a merged field is where it is":    {yaml, "spec.merged.deep", 4},
+		"a field of one of several merged": {yaml, "spec.several.other", 17},
+		"a missing field is its parent":    {yaml, "spec.conditions[Ready].since", 7},
+		"a missing item is its list":       {yaml, "spec.list[7]", 10},
+		"a path that isn't there":          {yaml, "status", 2},
+		"a prefix of a key isn't the key":  {yaml, "spe.list", 2},
+		"JSON":                             {json, "spec.conditions.Ready.status", 5},
+		"a JSON item":                      {json, "spec.list[1]", 7},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := Read(File{Text: []byte(c.text)})
@@ -253,7 +256,6 @@ func FuzzRead(f *testing.F) {
 		f.Add(text, "a[0].b[[]..")
 	}
 	f.Fuzz(func(t *testing.T, text, path string) {
-		compareWays(t, text, path)
 		lines := 1 // as YAML counts them
 		for _, end := range []string{"\n", "\r", "\u0085", "\u2028", "\u2029"} {
 			lines += strings.Count(text, end)
@@ -275,61 +277,4 @@ func FuzzRead(f *testing.F) {
 			}
 		}
 	})
-}
-
-// compareWays reads what can be read without the parser that knows lines with it, too, and says whether there was something.
-func compareWays(t *testing.T, text string, paths ...string) (compared bool) {
-	t.Helper()
-	for c := range chunks([]byte(text)) {
-		short, isPlain := c.readSimple()
-		if !isPlain {
-			continue
-		}
-		compared = true
-		long := c.readGeneral()
-		if len(long) != 1 || len(long[0].Problems) > 0 || long[0].root == nil {
-			t.Errorf("read as one good document:\n%s\n%+v", c.text, long)
-			continue
-		}
-		if diff := cmp.Diff(long[0].Object, short.Object); diff != "" || short.Line != long[0].Line {
-			t.Errorf("on line %d instead of %d, or otherwise:\n%s\n%s", short.Line, long[0].Line, c.text, diff)
-		}
-		for _, path := range paths {
-			if a, b := short.LineOf(path), long[0].LineOf(path); a != b {
-				t.Errorf("%s is on line %d instead of %d:\n%s", path, a, b, c.text)
-			}
-		}
-	}
-	return compared
-}
-
-// TestBothWaysReadTheSame: plain documents are read without the parser that knows lines, and nothing is said otherwise.
-func TestBothWaysReadTheSame(t *testing.T) {
-	plain := 0
-	for _, folder := range []string{"../../../config/samples/*.yaml", "../../../config/samples/*/*.yaml", "../testdata/*/*.yaml"} {
-		files, err := filepath.Glob(folder)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if compareWays(t, string(text), "spec.type", "metadata.name", "spec", "spec.conditions.KernelDeadlock.status", "nowhere") {
-				plain++
-			}
-		}
-	}
-	if plain < 20 {
-		t.Errorf("%d files have plain documents", plain)
-	}
-	for _, odd := range []string{
-		"a: 1\na: 2\n", "a: {b: 1, b: 2}\n", "yes: 1\ntrue: 2\n", "a: {1: x, \"1\": y}\n", "a: {true: x, \"true\": y}\n", "a: 1\n...\nb: 2\n", "a: 1\n--- b\n", "{a: 1}\n", "- a\n", "a\n", "a: 1\rb: 2\n",
-		"\"a\": 1\n", "&a b: *a\n", "kind: List\nitems: [{kind: A}]\n", "# nothing\n", "a: [\n", "a: ü\n",
-	} {
-		if compareWays(t, odd) {
-			t.Errorf("%q is read as if it were plain", odd)
-		}
-	}
 }

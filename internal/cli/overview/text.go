@@ -10,7 +10,7 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/cli/words"
+	"github.com/resourcestack/autohealer/internal/cli/display"
 )
 
 // TextOptions say how people see it.
@@ -34,7 +34,7 @@ func (o *Overview) Text(w io.Writer, opts TextOptions) error {
 		if opts.Wide || p.Healthy() && p.HeldBack == 0 || p.Message == "" {
 			continue
 		}
-		fmt.Fprintf(&out, "\n%s: %s\n", words.Colorizer(opts.Colors)(words.Yellow, p.heading()), p.Message)
+		fmt.Fprintf(&out, "\n%s: %s\n", display.Colorizer(opts.Colors)(display.Yellow, p.heading()), p.Message)
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
@@ -42,32 +42,32 @@ func (o *Overview) Text(w io.Writer, opts TextOptions) error {
 
 // head is what concerns all policies, the worst first.
 func (o *Overview) head(out *strings.Builder, opts TextOptions) {
-	colorize := words.Colorizer(opts.Colors)
-	line := func(color words.Color, text string) { out.WriteString(colorize(color, text) + "\n") }
+	colorize := display.Colorizer(opts.Colors)
+	line := func(color display.Color, text string) { out.WriteString(colorize(color, text) + "\n") }
 	if stopped := o.stopped(); stopped != "" {
-		line(words.Red, stopped)
+		line(display.Red, stopped)
 	}
 	switch {
 	case o.Manager.Leads:
-		line(words.Plain, o.manager(opts.Now))
+		line(display.Plain, o.manager(opts.Now))
 	case !o.Manager.Unknown:
-		line(words.Red, o.manager(opts.Now))
+		line(display.Red, o.manager(opts.Now))
 	}
 	for _, l := range o.Limits {
 		if l.Used >= l.Allowed {
-			line(words.Yellow, l.text())
+			line(display.Yellow, l.text())
 		} else {
-			line(words.Plain, l.text())
+			line(display.Plain, l.text())
 		}
 	}
 	for _, text := range slices.Concat(
 		shown(o.Held, Held.text, "Left alone: %d more"), shown(o.Orphans, Orphan.text, "Orphaned: %d more taints"),
 		shown(o.BrokenRecords, BrokenRecord.text, "Unreadable: the annotations of %d more nodes"),
 	) {
-		line(words.Yellow, text)
+		line(display.Yellow, text)
 	}
 	for _, missing := range o.Missing {
-		line(words.Yellow, "Not shown: "+missing)
+		line(display.Yellow, "Not shown: "+missing)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -13,7 +14,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/check"
-	"github.com/resourcestack/autohealer/internal/cli/words"
+	"github.com/resourcestack/autohealer/internal/cli/display"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
@@ -30,21 +31,8 @@ type Plan struct {
 	// outcome says in one line what would be done; lines tell of what was found, and of each target.
 	outcome string
 	lines   []string
-	json    ofKind
-}
-
-// ofKind is what JSON tells of a plan by its kind.
-type ofKind struct {
-	HeldByLimits int  `json:"heldByLimits"`
-	HeldByCap    int  `json:"heldByCap"`
-	TaintedNow   int  `json:"taintedNow"`
-	BreakerOpens bool `json:"breakerOpens"`
-	// Preview is there for a ConditionSet; it is null for others, which have a field of theirs.
-	Preview any `json:"preview"`
-	Weeder  any `json:"weeder,omitempty"`
-	Probe   any `json:"probe,omitempty"`
-	Outlier any `json:"outlier,omitempty"`
-	Checks  any `json:"checks,omitempty"`
+	// json is what JSON has of a plan of its kind.
+	json map[string]any
 }
 
 // row tells something by its name.
@@ -104,7 +92,7 @@ func (f Plans) Text(w io.Writer) error {
 }
 
 func (f Plans) writeText(out *strings.Builder, p Plan) {
-	colorize := words.Colorizer(f.Colors)
+	colorize := display.Colorizer(f.Colors)
 	outcome := "would be refused"
 	if p.Report.Allowed {
 		outcome = Printable(cmp.Or(p.outcome, "would be admitted"))
@@ -119,61 +107,60 @@ func (f Plans) writeText(out *strings.Builder, p Plan) {
 	}
 	for _, s := range p.Report.Skipped {
 		if s.Missing != "" {
-			fmt.Fprintf(out, "  %s: %s: %s\n", colorize(words.Faint, skippedLabel(s.Missing)), s.Rule, Printable(s.Reason))
+			fmt.Fprintf(out, "  %s: %s: %s\n", colorize(display.Faint, skippedLabel(s.Missing)), s.Rule, Printable(s.Reason))
 		}
 	}
 }
 
-type jsonPlans struct {
-	TakenAt    time.Time  `json:"takenAt"`
-	AgeSeconds int64      `json:"ageSeconds"`
-	PausedBy   []string   `json:"pausedBy"`
-	Plans      []jsonPlan `json:"plans"`
-}
-
-type jsonPlan struct {
-	File       string            `json:"file"`
-	Line       int               `json:"line"`
-	Kind       string            `json:"kind"`
-	Name       string            `json:"name"`
-	Allowed    bool              `json:"allowed"`
-	Violations []check.Violation `json:"violations"`
-	Acts       int               `json:"acts"`
-	ofKind
-}
-
 // MarshalJSON has all that planners foretold.
 func (f Plans) MarshalJSON() ([]byte, error) {
-	out := jsonPlans{TakenAt: f.TakenAt, AgeSeconds: int64(f.Age / time.Second), PausedBy: append([]string{}, f.PausedBy...), Plans: []jsonPlan{}}
+	plans := []map[string]any{}
 	for _, p := range f.Plans {
 		r := &p.Report
-		out.Plans = append(out.Plans, jsonPlan{r.File, r.Line, r.Kind, r.Name, r.Allowed, append([]check.Violation{}, r.Violations...), p.Acts, p.json})
+		plan := map[string]any{
+			"file": r.File, "line": r.Line, "kind": r.Kind, "name": r.Name, "allowed": r.Allowed, "violations": append([]check.Violation{}, r.Violations...), "acts": p.Acts,
+			"heldByLimits": 0, "heldByCap": 0, "taintedNow": 0, "breakerOpens": false, "preview": nil, // which only ConditionSets have
+		}
+		maps.Copy(plan, p.json)
+		plans = append(plans, plan)
 	}
-	return json.Marshal(out)
+	return json.Marshal(map[string]any{
+		"takenAt": f.TakenAt, "ageSeconds": int64(f.Age / time.Second), "pausedBy": append([]string{}, f.PausedBy...), "plans": plans,
+	})
+}
+
+// idles says whether a policy does nothing whatever its planner foretold, and then why: it observes, or Guardrails pause all.
+func (p *Plan) idles(mode v1alpha1.Mode, observing string, pausedBy []string, paused string) bool {
+	switch {
+	case mode == v1alpha1.Observe:
+		p.outcome = observing
+	case len(pausedBy) > 0:
+		p.outcome = paused + ": paused by Guardrail " + strings.Join(pausedBy, ", ")
+	}
+	return p.outcome != ""
 }
 
 // ConditionSet takes in what a set would do under a policy. Sum is of the stored set of its name, with this one in its place.
 func (p *Plan) ConditionSet(set *v1alpha1.ConditionSet, f condition.Forecast, sum condition.Summary, policy guardrail.Policy) {
-	p.json = ofKind{
-		// what the cluster-wide limits leave no room for, and what the set's own maxNodes holds back
-		HeldByLimits: min(f.WouldTaint, max(0, f.WouldTaint-f.Limit, f.UnionTainted-f.UnionLimit)), HeldByCap: f.Matching - f.WouldTaint,
-		TaintedNow: sum.Tainted, BreakerOpens: sum.Breaker != nil && !sum.Breaker.Reset, Preview: previewOf(f),
-	}
-	would := f.WouldTaint - p.json.HeldByLimits
+	// what the cluster-wide limits leave no room for, and what the set's own maxNodes holds back
+	byLimits, byCap := min(f.WouldTaint, max(0, f.WouldTaint-f.Limit, f.UnionTainted-f.UnionLimit)), f.Matching-f.WouldTaint
+	would, opens := f.WouldTaint-byLimits, sum.Breaker != nil && !sum.Breaker.Reset
+	p.json = map[string]any{"heldByLimits": byLimits, "heldByCap": byCap, "taintedNow": sum.Tainted, "breakerOpens": opens, "preview": previewOf(f)}
 	switch {
-	case set.Spec.Mode == v1alpha1.Observe:
-		p.outcome = "observes, and taints nothing"
-	case len(policy.PausedBy) > 0:
-		p.outcome = "would taint nothing: paused by Guardrail " + strings.Join(policy.PausedBy, ", ")
-	case p.json.BreakerOpens:
+	case p.idles(set.Spec.Mode, "observes, and taints nothing", policy.PausedBy, "would taint nothing"):
+	case opens:
 		p.outcome = fmt.Sprintf("would taint nothing: its breaker opens, because %d of %s match at once", f.Matching, sample.Count(f.Selected, "selected node"))
 	case p.Report.Allowed:
 		p.Acts, p.outcome = would, fmt.Sprintf("would taint %d of %s with %s:%s", would, sample.Count(f.Nodes, "node"), set.Spec.TaintKey, set.Spec.Effect)
 	}
-	p.setRows(set, f, policy)
+	held := fmt.Sprintf("%d by limits", byLimits)
+	if set.Spec.MaxNodes != nil {
+		held += fmt.Sprintf(", %d by maxNodes %s", byCap, set.Spec.MaxNodes.String())
+	}
+	p.setRows(set, f, held, sum.Tainted, policy)
 }
 
-func (p *Plan) setRows(set *v1alpha1.ConditionSet, f condition.Forecast, policy guardrail.Policy) {
+func (p *Plan) setRows(set *v1alpha1.ConditionSet, f condition.Forecast, held string, tainted int, policy guardrail.Policy) {
 	p.row("selected", "%s", sample.Count(f.Selected, "node"))
 	p.row("matching", "%s%s", sample.Count(f.Matching, "node"), names(f.MatchingNodes, f.Matching))
 	if f.Limit == limit.None {
@@ -182,12 +169,8 @@ func (p *Plan) setRows(set *v1alpha1.ConditionSet, f condition.Forecast, policy 
 		p.row("limit", "%s allows %d of %s", f.LimitName, f.Limit, sample.Count(f.Nodes, "node"))
 		p.row("all sets", "%s together; maxTaintedNodes allows %d", sample.Count(f.UnionTainted, "node"), f.UnionLimit)
 	}
-	held := fmt.Sprintf("%d by limits", p.json.HeldByLimits)
-	if set.Spec.MaxNodes != nil {
-		held += fmt.Sprintf(", %d by maxNodes %s", p.json.HeldByCap, set.Spec.MaxNodes.String())
-	}
 	p.row("held back", "%s", held)
-	p.row("tainted now", "%s", sample.Count(p.json.TaintedNow, "node"))
+	p.row("tainted now", "%s", sample.Count(tainted, "node"))
 	if read, err := condition.NewSet(set); err == nil && read.For > 0 {
 		p.row("when", "once a node has matched for %s", read.For)
 	}
@@ -212,29 +195,14 @@ func names(some []string, of int) string {
 	return " (" + text + ")"
 }
 
-type jsonPreview struct {
-	Nodes         int      `json:"nodes"`
-	Selected      int      `json:"selected"`
-	Matching      int      `json:"matching"`
-	MatchingNodes []string `json:"matchingNodes"`
-	WouldTaint    int      `json:"wouldTaint"`
-	// Limit is null when none applies.
-	Limit               *int     `json:"limit"`
-	LimitName           string   `json:"limitName"`
-	UnionTainted        int      `json:"unionTainted"`
-	UnionLimit          int      `json:"unionLimit"`
-	ForeignTainted      int      `json:"foreignTainted"`
-	ForeignTaintedNodes []string `json:"foreignTaintedNodes"`
-}
-
-func previewOf(f condition.Forecast) *jsonPreview {
-	j := &jsonPreview{
-		Nodes: f.Nodes, Selected: f.Selected, Matching: f.Matching, MatchingNodes: append([]string{}, f.MatchingNodes...), WouldTaint: f.WouldTaint,
-		LimitName: f.LimitName, UnionTainted: f.UnionTainted, UnionLimit: f.UnionLimit,
-		ForeignTainted: f.ForeignTainted, ForeignTaintedNodes: append([]string{}, f.ForeignTaintedNodes...),
+func previewOf(f condition.Forecast) map[string]any {
+	preview := map[string]any{
+		"nodes": f.Nodes, "selected": f.Selected, "matching": f.Matching, "matchingNodes": append([]string{}, f.MatchingNodes...), "wouldTaint": f.WouldTaint,
+		"limit": f.Limit, "limitName": f.LimitName, "unionTainted": f.UnionTainted, "unionLimit": f.UnionLimit,
+		"foreignTainted": f.ForeignTainted, "foreignTaintedNodes": append([]string{}, f.ForeignTaintedNodes...),
 	}
-	if f.Limit != limit.None {
-		j.Limit = &f.Limit
+	if f.Limit == limit.None {
+		preview["limit"] = nil
 	}
-	return j
+	return preview
 }

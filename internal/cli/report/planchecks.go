@@ -14,19 +14,6 @@ import (
 // maxUnhealthyShown is of how many targets that aren't healthy everything is shown.
 const maxUnhealthyShown = 20
 
-type jsonChecks struct {
-	Targets int  `json:"targets"`
-	More    bool `json:"more"`
-	// WouldFail counts targets with a condition that would turn False, InDoubt those that the breaker wouldn't believe, Failing
-	// those with one that is False now.
-	WouldFail int    `json:"wouldFail"`
-	InDoubt   int    `json:"inDoubt"`
-	Failing   int    `json:"failing"`
-	Unknown   string `json:"unknown,omitempty"`
-	// Forecasts of the targets that were looked at, the worst first.
-	Forecasts []jsonTarget `json:"forecasts"`
-}
-
 type jsonTarget struct {
 	Namespace  string          `json:"namespace,omitempty"`
 	Name       string          `json:"name"`
@@ -73,26 +60,30 @@ func targetsOf(all []registration.TargetForecast) []jsonTarget {
 // HealthCheckRegistration takes in what a registration would do. Unknown says what could not be read; then the forecast is
 // empty.
 func (p *Plan) HealthCheckRegistration(hcr *v1alpha1.HealthCheckRegistration, f registration.Forecast, unknown string, pausedBy []string) {
-	turns := fmt.Sprintf("%d of %s False", f.WouldFail, sample.Count(len(f.Items.Targets), "target"))
+	failing := fmt.Sprintf("%d of %s False", f.WouldFail, sample.Count(len(f.Items.Targets), "target"))
 	switch {
 	case unknown != "":
 		p.outcome = "what it would do is not known"
 	case hcr.Spec.Mode == v1alpha1.Observe:
-		p.outcome = "observes, and writes nothing; would set " + turns
+		p.outcome = "observes, and writes nothing; would set " + failing
 	case hcr.Spec.Output == v1alpha1.OutputRegistrationOnly:
-		p.outcome = "writes no conditions; would tell of " + turns
+		p.outcome = "writes no conditions; would report " + failing
 	case f.Unwritable != "":
 		p.outcome = "would write nothing: " + f.Unwritable
 	case len(pausedBy) > 0:
 		p.outcome = "would write nothing: paused by Guardrail " + strings.Join(pausedBy, ", ")
 	default:
-		p.outcome = fmt.Sprintf("would set %s, and write %s in all", turns, sample.Count(f.Items.Writes, "condition"))
+		p.outcome = fmt.Sprintf("would set %s, and write %s in all", failing, sample.Count(f.Items.Writes, "condition"))
 	}
 	if p.Report.Allowed && len(pausedBy) == 0 && f.Unwritable == "" {
 		p.Acts = f.Items.Writes
 	}
-	p.json.Checks = jsonChecks{f.Targets, f.Items.More, f.WouldFail, f.WouldBeDoubted, f.Items.Failing, unknown, targetsOf(f.Items.Targets)}
+	asJSON := map[string]any{
+		"targets": f.Targets, "more": f.Items.More, "wouldFail": f.WouldFail, "inDoubt": f.WouldBeDoubted, "failing": f.Items.Failing, "forecasts": targetsOf(f.Items.Targets),
+	}
+	p.json = map[string]any{"checks": asJSON}
 	if unknown != "" {
+		asJSON["unknown"] = unknown
 		p.row("not known", "%s", unknown)
 		return
 	}
@@ -111,7 +102,7 @@ func (p *Plan) checksRows(f registration.Forecast) {
 	p.row("targets", "%s", targets)
 	p.row("now", "%d with a condition that is False", f.Items.Failing)
 	if f.Targets > 0 {
-		p.row("rights", "these are yours; whether Autohealer has what it needs, kubectl apply --dry-run=server -f %s tells", p.Report.File)
+		p.row("rights", "these are yours; to see whether Autohealer has what it needs: kubectl apply --dry-run=server -f %s", p.Report.File)
 	}
 	if n := f.WouldBeDoubted; n > 0 {
 		p.row("in doubt", "%s more would be False; the breaker opens before, and they would be Unknown", sample.Count(n, "target"))
@@ -121,19 +112,19 @@ func (p *Plan) checksRows(f registration.Forecast) {
 // checked tells of each target what would become of its conditions and why, the worst first. Of those that are healthy and
 // stay so it only counts.
 func (p *Plan) checked(targets []registration.TargetForecast) {
-	shown, quiet := 0, 0
+	shown, healthy := 0, 0
 	for i := range targets {
 		switch t := &targets[i]; {
 		case t.AllHealthy():
-			quiet++
+			healthy++
 		case shown < maxUnhealthyShown:
 			shown++
 			p.target(t)
 		}
 	}
-	p.more(1, len(targets)-shown-quiet, "target", allInJSON)
-	if quiet > 0 {
-		p.line(1, "%s: all conditions True, or as they are", sample.Count(quiet, "other target"))
+	p.more(1, len(targets)-shown-healthy, "target", allInJSON)
+	if healthy > 0 {
+		p.line(1, "%s: all conditions True, or as they are", sample.Count(healthy, "other target"))
 	}
 }
 

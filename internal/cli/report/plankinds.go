@@ -19,14 +19,6 @@ const (
 	maxPods     = 20
 )
 
-type jsonWeeder struct {
-	Namespaces int `json:"namespaces"`
-	// Limit is how many pods may be deleted in a minute, over all WeederConfigs; Spent of them were in the last one.
-	Limit    int                      `json:"limit"`
-	Spent    int                      `json:"spent"`
-	Services []weeder.ServiceForecast `json:"services"`
-}
-
 // WeederConfig takes in what a config would do.
 func (p *Plan) WeederConfig(wc *v1alpha1.WeederConfig, f weeder.Forecast, pausedBy []string) {
 	open := 0
@@ -37,10 +29,7 @@ func (p *Plan) WeederConfig(wc *v1alpha1.WeederConfig, f weeder.Forecast, paused
 	}
 	verb := "delete"
 	switch {
-	case wc.Spec.Mode == v1alpha1.Observe:
-		p.outcome = "observes, and deletes nothing"
-	case len(pausedBy) > 0:
-		p.outcome = "would delete nothing: paused by Guardrail " + strings.Join(pausedBy, ", ")
+	case p.idles(wc.Spec.Mode, "observes, and deletes nothing", pausedBy, "would delete nothing"):
 	case wc.Spec.Deletion == v1alpha1.Evict:
 		p.outcome = fmt.Sprintf("would evict %s now, as far as PodDisruptionBudgets let it", sample.Count(p.Acts, "pod"))
 	default:
@@ -53,15 +42,17 @@ func (p *Plan) WeederConfig(wc *v1alpha1.WeederConfig, f weeder.Forecast, paused
 	p.row("dependents", "%s, of which %d crash-loop", sample.Count(f.SelectedPods, "pod"), f.CrashLoopingPods)
 	p.row("limit", "maxPodDeletionsPerMinute allows %d over all WeederConfigs; %d were deleted in the last minute", f.Limit, f.Items.DeletedLastMinute)
 	p.services(f.Items.Services, verb)
-	p.json.Weeder = jsonWeeder{f.Namespaces, f.Limit, f.Items.DeletedLastMinute, append([]weeder.ServiceForecast{}, f.Items.Services...)}
+	p.json = map[string]any{"weeder": map[string]any{
+		"namespaces": f.Namespaces, "limit": f.Limit, "spent": f.Items.DeletedLastMinute, "services": append([]weeder.ServiceForecast{}, f.Items.Services...),
+	}}
 }
 
 // services tells of each Service and of its dependents that crash-loop.
 func (p *Plan) services(services []weeder.ServiceForecast, verb string) {
-	left := 0
+	omitted := 0
 	if len(services) > maxServices {
 		loud := slices.DeleteFunc(slices.Clone(services), func(s weeder.ServiceForecast) bool { return s.WindowEnds == nil && len(s.Pods) == 0 })
-		services, left = loud, len(services)-len(loud)
+		services, omitted = loud, len(services)-len(loud)
 	}
 	for _, s := range services {
 		p.line(1, "Service %s/%s: %s", s.Namespace, s.Name, serviceState(s, strings.TrimSuffix(verb, "e")+"ed"))
@@ -74,8 +65,8 @@ func (p *Plan) services(services []weeder.ServiceForecast, verb string) {
 		}
 		p.more(2, len(s.Pods)-maxPods, "pod", allInJSON)
 	}
-	if left > 0 {
-		p.line(1, "%s more: no window is open, and no dependent crash-loops", sample.Count(left, "Service"))
+	if omitted > 0 {
+		p.line(1, "%s more: no window is open, and no dependent crash-loops", sample.Count(omitted, "Service"))
 	}
 }
 
@@ -109,21 +100,6 @@ func clockTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 // maxProbes are the targets of which each step is shown.
 const maxProbes = 5
 
-type jsonProbe struct {
-	Targets int `json:"targets"`
-	// Limit is how many targets may be scaled down at once; of Probed ones, over all ProbeConfigs, ScaledDown are.
-	Limit      int `json:"limit"`
-	Probed     int `json:"probed"`
-	ScaledDown int `json:"scaledDown"`
-	// WouldScaleDown counts the objects if all targets failed outside, in the targets that were looked at.
-	WouldScaleDown int    `json:"wouldScaleDown"`
-	Unknown        string `json:"unknown,omitempty"`
-	// GivesBack would get their replicas back now.
-	GivesBack []v1alpha1.ScaledDependent `json:"givesBack"`
-	// Steps of the targets that were looked at.
-	Steps []probe.TargetForecast `json:"steps"`
-}
-
 // Probes is what else is known of ProbeConfigs.
 type Probes struct {
 	// Unknown says what could not be read; then the forecast is empty.
@@ -138,10 +114,7 @@ type Probes struct {
 func (p *Plan) ProbeConfig(pc *v1alpha1.ProbeConfig, f probe.Forecast, of Probes, pausedBy []string) {
 	p.Acts = len(f.Items.Restores)
 	switch {
-	case pc.Spec.Mode == v1alpha1.Observe:
-		p.outcome = "observes, and scales nothing down"
-	case len(pausedBy) > 0:
-		p.outcome = "would scale nothing down: paused by Guardrail " + strings.Join(pausedBy, ", ")
+	case p.idles(pc.Spec.Mode, "observes, and scales nothing down", pausedBy, "would scale nothing down"):
 	case of.BreakerOpen:
 		p.outcome = "would scale nothing down: the breaker of all ProbeConfigs is open, see kubectl autohealer reset"
 	case of.Unknown != "":
@@ -152,11 +125,13 @@ func (p *Plan) ProbeConfig(pc *v1alpha1.ProbeConfig, f probe.Forecast, of Probes
 	if p.Acts > 0 {
 		p.outcome += "; gives " + sample.Count(p.Acts, "object") + " back what it scaled down"
 	}
-	p.json.Probe = jsonProbe{
-		f.Targets, f.Limit, f.Probed, f.ScaledDown, f.WouldScaleDown, of.Unknown,
-		append([]v1alpha1.ScaledDependent{}, f.Items.Restores...), append([]probe.TargetForecast{}, f.Items.Targets...),
+	asJSON := map[string]any{
+		"targets": f.Targets, "limit": f.Limit, "probed": f.Probed, "scaledDown": f.ScaledDown, "wouldScaleDown": f.WouldScaleDown,
+		"givesBack": append([]v1alpha1.ScaledDependent{}, f.Items.Restores...), "steps": append([]probe.TargetForecast{}, f.Items.Targets...),
 	}
+	p.json = map[string]any{"probe": asJSON}
 	if of.Unknown != "" {
+		asJSON["unknown"] = of.Unknown
 		p.row("not known", "%s", of.Unknown)
 		return
 	}
@@ -222,10 +197,7 @@ func (p *Plan) OutlierPolicy(op *v1alpha1.OutlierPolicy, read *outlier.Policy, f
 	switch {
 	case op.Spec.Disabled:
 		p.outcome = "would switch detection off for " + where
-	case op.Spec.Mode == v1alpha1.Observe:
-		p.outcome = "observes " + where + ", and ejects nobody"
-	case len(pausedBy) > 0:
-		p.outcome = "would eject nobody: paused by Guardrail " + strings.Join(pausedBy, ", ")
+	case p.idles(op.Spec.Mode, "observes "+where+", and ejects nobody", pausedBy, "would eject nobody"):
 	default:
 		p.outcome = "would detect failing hosts in " + where
 	}
@@ -240,7 +212,7 @@ func (p *Plan) OutlierPolicy(op *v1alpha1.OutlierPolicy, read *outlier.Policy, f
 		j.Effective = &effective
 		p.settings(&read.Settings)
 	}
-	p.json.Outlier = j
+	p.json = map[string]any{"outlier": j}
 	p.clusters(f.Items, read.Detects())
 }
 

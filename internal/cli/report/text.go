@@ -14,7 +14,7 @@ import (
 	"unicode"
 
 	"github.com/resourcestack/autohealer/internal/cli/check"
-	"github.com/resourcestack/autohealer/internal/cli/words"
+	"github.com/resourcestack/autohealer/internal/cli/display"
 	"github.com/resourcestack/autohealer/internal/domain/docs"
 	"github.com/resourcestack/autohealer/internal/domain/sample"
 	"github.com/resourcestack/autohealer/internal/guard"
@@ -23,7 +23,7 @@ import (
 // Text writes for people: one finding a line, as compilers do, and a summary.
 func Text(w io.Writer, result Result) error {
 	out := bufio.NewWriter(w)
-	colorize := words.Colorizer(result.Colors)
+	colorize := display.Colorizer(result.Colors)
 	for _, r := range result.Reports {
 		for _, f := range findings(r) {
 			word := colorize(color(f.Severity), level(f.Severity))
@@ -31,17 +31,17 @@ func Text(w io.Writer, result Result) error {
 		}
 	}
 	for _, skipped := range skippedTogether(result) {
-		fmt.Fprintf(out, "%s for %s: %s\n", colorize(words.Faint, skipped.label), sample.Count(skipped.objects, "object"), skipped.rules)
+		fmt.Fprintf(out, "%s for %s: %s\n", colorize(display.Faint, skipped.label), sample.Count(skipped.objects, "object"), skipped.rules)
 	}
 	_, _ = out.WriteString(summary(result)) // the error is Flush's as well
 	return out.Flush()
 }
 
-func color(of guard.Severity) words.Color {
+func color(of guard.Severity) display.Color {
 	if of == guard.Deny {
-		return words.Red
+		return display.Red
 	}
-	return words.Yellow
+	return display.Yellow
 }
 
 // skippedTogether are the rules that lacked something to ask, with the number of objects about which.
@@ -102,30 +102,30 @@ func summary(result Result) string {
 			}
 		}
 	}
-	parts := []string{fmt.Sprintf("%s checked: %d refused, %d with warnings", sample.Count(len(result.Reports), "object"), refused, warned)}
+	clauses := []string{fmt.Sprintf("%s checked: %d refused, %d with warnings", sample.Count(len(result.Reports), "object"), refused, warned)}
 	hints := map[guard.Missing]string{
 		guard.MissingFacts:      "facts (--facts or --live)",
 		guard.MissingAuthorizer: "an API server that knows rights (--live)",
 		guard.MissingRequest:    "a request that says who asks (kubectl apply --dry-run=server)",
 	}
 	if result.Facts != "" {
-		hints[guard.MissingFacts] = "more facts than these (facts export writes them anew, or --live)"
+		hints[guard.MissingFacts] = "more facts than these (facts export writes new ones, or --live)"
 	}
 	for _, missing := range missingKinds {
 		if n := len(lacking[missing]); n > 0 {
-			parts = append(parts, sample.Count(n, "rule")+" skipped for want of "+hints[missing])
+			clauses = append(clauses, sample.Count(n, "rule")+" skipped for want of "+hints[missing])
 		}
 	}
 	if result.Facts != "" {
-		parts = append(parts, result.Facts)
+		clauses = append(clauses, result.Facts)
 	}
 	if result.Ignored > 0 {
-		parts = append(parts, sample.Count(result.Ignored, "document")+" of other API groups ignored")
+		clauses = append(clauses, sample.Count(result.Ignored, "document")+" of other API groups ignored")
 	}
 	if len(result.Reports) == 0 {
-		parts = append(parts, "nothing here is Autohealer's: is it the right place?")
+		clauses = append(clauses, "nothing here is Autohealer's: is it the right place?")
 	}
-	return strings.Join(parts, "; ") + "\n"
+	return strings.Join(clauses, "; ") + "\n"
 }
 
 // sarifLog is a log with what code scanning reads of what the standard knows. Libraries write each optional property of each result,
@@ -238,7 +238,7 @@ func rulesOf(result Result) []guard.Rule {
 var textRules = []guard.Rule{
 	{ID: check.RuleUndecodable, Severity: guard.Deny, Rationale: "Text that is neither YAML nor JSON, or no Kubernetes object, never gets as far as the API server."},
 	{ID: check.RuleDuplicateObject, Severity: guard.Warn, Rationale: "Of two objects of one name the one that is applied last replaces the other."},
-	{ID: check.RuleDuplicateKey, Severity: guard.Deny, Rationale: "Of a key that is in a map twice only one value is kept, and nobody is told which."},
+	{ID: check.RuleDuplicateKey, Severity: guard.Deny, Rationale: "Of a key that is in a map twice only one value is kept, and which one isn't reported."},
 	{ID: check.RuleKind, Severity: guard.Deny, Rationale: "The API server serves no such kind in this version."},
 	{ID: check.RuleUnknownField, Severity: guard.Deny, Rationale: "A field that the schema doesn't know does nothing: most are misspelt."},
 	{ID: check.RuleValue, Severity: guard.Deny, Rationale: "The schema of the CustomResourceDefinition refuses the value."},

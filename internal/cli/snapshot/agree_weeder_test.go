@@ -210,7 +210,7 @@ func (w *weeding) act() {
 }
 
 // asked is what explain says of every pod, by a fresh look.
-func (w *weeding) asked(g *guard.Guard) map[types.NamespacedName]string {
+func (w *weeding) query(g *guard.Guard) map[types.NamespacedName]string {
 	objects := slices.Clone(w.held)
 	for _, p := range w.pods {
 		objects = append(objects, p)
@@ -278,7 +278,7 @@ func TestExplainAndWeedingNeverDisagree(t *testing.T) {
 			}
 		}
 		w.now = w.now.Add(time.Duration(rapid.SampledFrom(later).Draw(t, "later")) * time.Second)
-		says := w.asked(g)
+		says := w.query(g)
 		w.weeder.Claim(nil, weederAt(w.now))
 		done := map[types.NamespacedName]string{}
 		for _, key := range w.weeder.Due(weederAt(w.now)) {

@@ -114,7 +114,7 @@ func (f *Facts) ViewChecks(ctx context.Context, policy guardrail.Policy, kind st
 		survey.State = func(hcr *v1alpha1.HealthCheckRegistration) (lifecycle.State, string) {
 			return StateOfChecks(hcr, policy)
 		}
-		doubt = doubt || !judged(hcr) || view.Unreadable != ""
+		doubt = doubt || hcr.DeletionTimestamp == nil && verdictOf(hcr) == nil || view.Unreadable != ""
 		forecast, err := survey.Forecast(ctx, hcr, policy.Limits, f.snapshot.ServerTime.Time)
 		if err != nil {
 			return of, false, err
@@ -165,7 +165,7 @@ func (f *Facts) Record(ctx context.Context, warn func(text string)) error {
 			warn("not all is known of what HealthCheckRegistration " + hcr.Name + " would do: " + err.Error())
 		}
 	}
-	if f.snapshot.Knows("ProbeConfig") {
+	if f.snapshot.Complete("ProbeConfig") {
 		f.snapshot.warn = warn
 		for _, pc := range f.probers() {
 			if _, err := f.survey().Forecast(ctx, pc, limit.Builtin(), time.Time{}); err != nil {

@@ -80,13 +80,13 @@ func (f *Facts) ViewNodes(names ...string) []NodeView {
 
 // unready are the messages of the sets that aren't ready, by UID.
 func (f *Facts) unready() map[types.UID]string {
-	says := map[types.UID]string{}
+	messages := map[types.UID]string{}
 	for _, cs := range allOf[v1alpha1.ConditionSet](f.snapshot.Objects) {
 		if ready := meta.FindStatusCondition(cs.Status.Conditions, v1alpha1.ConditionReady); ready != nil && ready.Status != metav1.ConditionTrue {
-			says[cs.UID] = ready.Message
+			messages[cs.UID] = ready.Message
 		}
 	}
-	return says
+	return messages
 }
 
 // WeederView is what one stored WeederConfig would do.
@@ -185,9 +185,9 @@ type HostAssignment struct {
 	OutOfDate string
 }
 
-// behind says why Envoys may have something else of a cluster than what a policy says.
-func behind(op *v1alpha1.OutlierPolicy, a *outlier.Assignment) string {
-	if accepted := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionAccepted); accepted == nil || accepted.ObservedGeneration != op.Generation {
+// outOfDate says why Envoys may have something else of a cluster than what a policy says.
+func outOfDate(op *v1alpha1.OutlierPolicy, a *outlier.Assignment) string {
+	if verdictOf(op) == nil {
 		return "The manager hasn't judged the policy as it is now: Envoys keep what they have."
 	}
 	for _, t := range op.Status.Ancestors {
@@ -233,7 +233,7 @@ func (f *Facts) HostAssignments(namespace string, chosen func(outlier.Key, outli
 			hosts := outlier.HostsOf(svc, a.Port, w.Slices[types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}])
 			for _, h := range hosts {
 				if chosen(a.Key, h) {
-					assignments = append(assignments, HostAssignment{Policy: stored[a.Policy], Read: a.Policy, Cluster: a.Key, Hosts: hosts, Host: h, OutOfDate: behind(stored[a.Policy], a)})
+					assignments = append(assignments, HostAssignment{Policy: stored[a.Policy], Read: a.Policy, Cluster: a.Key, Hosts: hosts, Host: h, OutOfDate: outOfDate(stored[a.Policy], a)})
 				}
 			}
 		}

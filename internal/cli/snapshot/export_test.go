@@ -47,4 +47,4 @@ func Of(t interface{ Fatal(why ...any) }, taken, server time.Time, objects ...cl
 }
 
 // Answers takes in what else was asked for.
-func (s *Snapshot) Answers(asked ...string) { s.Objects.answered.Insert(asked...) }
+func (s *Snapshot) Answers(query ...string) { s.Objects.answered.Insert(query...) }

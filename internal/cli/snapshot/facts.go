@@ -56,16 +56,16 @@ func NewFacts(ctx context.Context, s *Snapshot, g *guard.Guard, ownNamespace str
 func NewWatchedFacts(ctx context.Context, s *Snapshot, g *guard.Guard, ownNamespace string) (*Facts, error) {
 	at := timing.Moment{Now: s.ServerTime.Time, Server: s.ServerTime.Time}
 	return newFacts(ctx, s, g, ownNamespace, at, func(n *corev1.Node) time.Time {
-		turned := n.CreationTimestamp.Time
+		changed := n.CreationTimestamp.Time
 		for _, c := range n.Status.Conditions {
-			if c.LastTransitionTime.After(turned) {
-				turned = c.LastTransitionTime.Time
+			if c.LastTransitionTime.After(changed) {
+				changed = c.LastTransitionTime.Time
 			}
 		}
-		if turned.After(at.Now) {
+		if changed.After(at.Now) {
 			return at.Now
 		}
-		return turned
+		return changed
 	})
 }
 
@@ -180,13 +180,13 @@ func (f *Facts) Planners() map[string]guard.Planner {
 		"HealthCheckRegistration": guard.PlannerThatReads(f.ForecastRegistration),
 	}
 	for kind, planner := range planners {
-		planners[kind] = planner.When(func() bool { return f.snapshot.Knows(kind) })
+		planners[kind] = planner.When(func() bool { return f.snapshot.Complete(kind) })
 	}
 	return planners
 }
 
 // Synced says whether the nodes are known, which is what rules read of facts beside plans.
-func (f *Facts) Synced() bool { return f.snapshot.Knows("ConditionSet") }
+func (f *Facts) Synced() bool { return f.snapshot.Complete("ConditionSet") }
 
 // Age of the snapshot.
 func (f *Facts) Age(now time.Time) time.Duration { return f.snapshot.Age(now) }
@@ -220,9 +220,13 @@ func newWeeder(s *Snapshot, limits limit.Limits, ownNamespace string, state func
 	for _, svc := range allOf[corev1.Service](s.Objects) {
 		known.ObserveService(svc)
 	}
-	observeHolds(known, "Deployment", allOf[appsv1.Deployment](s.Objects), at)
-	observeHolds(known, "StatefulSet", allOf[appsv1.StatefulSet](s.Objects), at)
-	observeHolds(known, "DaemonSet", allOf[appsv1.DaemonSet](s.Objects), at)
+	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet"} {
+		for _, one := range s.Objects.all(appsv1.SchemeGroupVersion.WithKind(kind).GroupKind()) {
+			if h := hold.Of(one.raw.GetAnnotations()); h != nil {
+				known.ObserveHold(weeder.Workload{Namespace: one.raw.GetNamespace(), Kind: kind, Name: one.raw.GetName()}, h, "", at)
+			}
+		}
+	}
 	for _, pod := range allOf[corev1.Pod](s.Objects) {
 		known.ObservePod(weeder.ReadPod(pod), at)
 	}
@@ -236,14 +240,6 @@ func newWeeder(s *Snapshot, limits limit.Limits, ownNamespace string, state func
 	}
 	known.MarkSynced(at)
 	return known
-}
-
-func observeHolds[W client.Object](known *weeder.State, kind string, workloads []W, at timing.Moment) {
-	for _, w := range workloads {
-		if h := hold.Of(w.GetAnnotations()); h != nil {
-			known.ObserveHold(weeder.Workload{Namespace: w.GetNamespace(), Kind: kind, Name: w.GetName()}, h, "", at)
-		}
-	}
 }
 
 // weederAt is the snapshot's moment for the planner of WeederConfigs, which compares the API server's clock with that of the

@@ -63,9 +63,9 @@ func (s *Snapshot) asList() map[string]any {
 
 // answers are what was asked for, but for what a wider question has.
 func (o *Objects) answers() string {
-	return strings.Join(slices.DeleteFunc(sets.List(o.answered), func(asked string) bool {
-		kind, of, _ := strings.Cut(asked, "/")
-		return of != "" && !strings.HasSuffix(asked, ofScale) && o.answered.Has(kind+" -A")
+	return strings.Join(slices.DeleteFunc(sets.List(o.answered), func(query string) bool {
+		kind, of, _ := strings.Cut(query, "/")
+		return of != "" && !strings.HasSuffix(query, ofScale) && o.answered.Has(kind+" -A")
 	}), "\n")
 }
 
@@ -80,8 +80,8 @@ func Read(text []byte) (*Snapshot, error) {
 		err = utiljson.Unmarshal(asJSON, &list.Object)
 	}
 	if err != nil {
-		_, says, _ := strings.Cut(err.Error(), ": ") // converting YAML to JSON
-		return nil, fmt.Errorf("read facts: %s; %s", strings.TrimPrefix(says, "yaml: "), rewriteHint)
+		_, message, _ := strings.Cut(err.Error(), ": ") // converting YAML to JSON
+		return nil, fmt.Errorf("read facts: %s; %s", strings.TrimPrefix(message, "yaml: "), rewriteHint)
 	}
 	items, isList := list.Object["items"].([]any)
 	switch {
@@ -138,14 +138,14 @@ func (o *Objects) readItem(item any) error {
 }
 
 // readAnnotations takes in what isn't an object's to say. Without a time, it is the last that an object tells of.
-func (s *Snapshot) readAnnotations(says map[string]string, items []any) error {
+func (s *Snapshot) readAnnotations(values map[string]string, items []any) error {
 	for annotation, at := range map[string]*metav1.Time{annotationTakenAt: &s.TakenAt, annotationServerTime: &s.ServerTime} {
-		if says[annotation] == "" {
+		if values[annotation] == "" {
 			continue
 		}
-		when, err := time.Parse(time.RFC3339, says[annotation])
+		when, err := time.Parse(time.RFC3339, values[annotation])
 		if err != nil {
-			return fmt.Errorf("annotation %s: %q is no time such as 2026-11-21T12:00:00Z", annotation, says[annotation])
+			return fmt.Errorf("annotation %s: %q is no time such as 2026-11-21T12:00:00Z", annotation, values[annotation])
 		}
 		*at = metav1.NewTime(when)
 	}
@@ -158,63 +158,50 @@ func (s *Snapshot) readAnnotations(says map[string]string, items []any) error {
 	if s.TakenAt.IsZero() {
 		return fmt.Errorf("neither annotation %s nor an object says when it was; %s", annotationTakenAt, rewriteHint)
 	}
-	s.From, s.OwnNamespace, s.Trimmed = says[annotationServer], says[annotationNamespace], says[annotationTrimmed] == "true"
-	answers, reported := says[annotationAnswers]
-	s.unasked = !reported
+	s.From, s.OwnNamespace, s.Trimmed = values[annotationServer], values[annotationNamespace], values[annotationTrimmed] == "true"
+	answers, reported := values[annotationAnswers]
+	s.unrecorded = !reported
 	s.Objects.answered.Insert(strings.Split(answers, "\n")...)
 	for kind := range s.Objects.by {
-		if s.unasked {
-			s.Objects.answer(asked(kind, types.NamespacedName{}, ""))
+		if s.unrecorded {
+			s.Objects.answer(query(kind, types.NamespacedName{}, ""))
 		}
 	}
 	return nil
 }
 
 // expiringFields are the fields whose times are over when an object is read. Others, such as a policy's own, may be still to come.
-var expiringFields = func() *kept {
-	all := &kept{}
-	for _, field := range []string{
-		"metadata.creationTimestamp", "metadata.managedFields[].time", "status.conditions[].lastHeartbeatTime|lastTransitionTime",
-		"status.containerStatuses|initContainerStatuses[].state|lastState.running|terminated.startedAt|finishedAt",
-	} {
-		all.add(strings.Split(field, ".")...)
-	}
-	return all
-}()
+var expiringFields = keep(
+	"metadata.creationTimestamp", "metadata.managedFields[].time", "status.conditions[].lastHeartbeatTime|lastTransitionTime",
+	"status.containerStatuses|initContainerStatuses[].state|lastState.running|terminated.startedAt|finishedAt",
+)
 
 // newest is the last time that objects tell of in such a field, or Leases of their renewal.
-func newest(items []any) (last time.Time) {
+func newest(items []any) time.Time {
+	var times []any
 	for _, item := range items {
-		times := []any{expiringFields.of(item)}
+		times = append(times, expiringFields.of(item))
 		if lease := (&unstructured.Unstructured{Object: item.(map[string]any)}); lease.GetKind() == "Lease" {
 			renewed, _, _ := unstructured.NestedString(lease.Object, "spec", "renewTime")
 			times = append(times, renewed)
 		}
-		if at := latest(times); at.After(last) {
-			last = at
-		}
 	}
-	return last
+	return latest(times)
 }
 
 // latest is the last time that there is anywhere in a value.
 func latest(value any) (last time.Time) {
-	of := func(at time.Time) {
-		if at.After(last) {
-			last = at.UTC()
-		}
-	}
 	switch v := value.(type) {
 	case string:
-		at, _ := time.Parse(time.RFC3339, v) // zero is never the last
-		of(at)
+		last, _ = time.Parse(time.RFC3339, v) // zero is never the last
+		return last.UTC()
 	case map[string]any:
-		for _, inner := range v {
-			of(latest(inner))
-		}
+		return latest(slices.Collect(maps.Values(v)))
 	case []any:
 		for _, inner := range v {
-			of(latest(inner))
+			if at := latest(inner); at.After(last) {
+				last = at
+			}
 		}
 	}
 	return last

@@ -27,19 +27,15 @@ import (
 	"github.com/resourcestack/autohealer/internal/kubeconfig"
 )
 
-const (
-	// defaultPageSize keeps an answer of nodes at a few megabytes.
-	defaultPageSize = 500
-	// checksPerSecond is how many objects a second are read for HealthCheckRegistrations, each by itself.
-	checksPerSecond = 500
-)
+// defaultChunkSize keeps an answer of nodes at a few megabytes.
+const defaultChunkSize = 500
 
 // Live reads a cluster once.
 type Live struct {
 	Config *rest.Config
 	Clock  clock.PassiveClock
-	// PageSize is how many objects are asked for at a time. Default: 500.
-	PageSize int64
+	// ChunkSize is how many objects are asked for at a time. Default: 500.
+	ChunkSize int64
 	// Progress is told how many objects of a kind were read so far.
 	Progress func(kind string, n int)
 	// Policy judges the kubeconfigs that ProbeConfigs name. Default: as the manager does in a cluster.
@@ -70,19 +66,13 @@ func (l Live) Read(ctx context.Context) (*Snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
-	quick := rest.CopyConfig(cfg)
-	quick.QPS, quick.Burst = checksPerSecond, 2*checksPerSecond
-	many, err := client.New(quick, client.Options{Scheme: known, Mapper: c.RESTMapper()})
-	if err != nil {
-		return nil, fmt.Errorf("connect to the cluster: %w", err)
-	}
 	address, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
 	s := &Snapshot{Objects: newObjects(), From: address.Redacted()} // who reads the file is to learn no password
 	s.live = &live{
-		client: many, policy: l.Policy, survey: &survey.Live{Reader: c, Scales: c.SubResource("scale"), Kinds: kinds},
+		client: c, policy: l.Policy, survey: &survey.Live{Reader: c, Scales: c.SubResource("scale"), Kinds: kinds},
 		schemas: dependents.NewSchemas(openapi.NewClientWithContext(kinds.RESTClient())),
 	}
 	if s.OwnNamespace, err = FindOwn(ctx, c); err != nil {
@@ -118,16 +108,16 @@ func (l Live) readAll(ctx context.Context, c client.Client, s *Snapshot) error {
 	return nil
 }
 
-// list reads all objects of a kind, page by page. When the pages expire it begins anew, with all in one.
+// list reads all objects of a kind, some at a time. When the list expires meanwhile it begins anew, with all at once.
 func (l Live) list(ctx context.Context, read recordingClient, r *resource) error {
-	options := &client.ListOptions{Namespace: r.namespace, Limit: cmp.Or(l.PageSize, defaultPageSize)}
+	options := &client.ListOptions{Namespace: r.namespace, Limit: cmp.Or(l.ChunkSize, defaultChunkSize)}
 	for n := 0; ; {
-		page := &unstructured.UnstructuredList{}
-		err := read.listOf(page, r.GroupVersionKind)
+		chunk := &unstructured.UnstructuredList{}
+		err := read.listOf(chunk, r.GroupVersionKind)
 		if err == nil {
-			err = read.List(ctx, page, options)
+			err = read.List(ctx, chunk, options)
 		}
-		n += len(page.Items)
+		n += len(chunk.Items)
 		switch {
 		case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
 			read.answer(r.lists()) // Autohealer isn't installed, or an older one
@@ -140,7 +130,7 @@ func (l Live) list(ctx context.Context, read recordingClient, r *resource) error
 			return fmt.Errorf("list %s: %w", plural(r), err)
 		}
 		l.Progress(plural(r), n)
-		if options.Continue = page.GetContinue(); options.Continue == "" {
+		if options.Continue = chunk.GetContinue(); options.Continue == "" {
 			return nil
 		}
 	}
@@ -186,9 +176,9 @@ func (t recordingClient) Get(ctx context.Context, key client.ObjectKey, as clien
 	err = t.server.Get(ctx, key, whole, options...)
 	switch {
 	case apierrors.IsForbidden(err):
-		t.answer(asked(kind.GroupKind(), key, "") + forbidden)
+		t.answer(query(kind.GroupKind(), key, "") + forbidden)
 	case apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
-		t.answer(asked(kind.GroupKind(), key, ""))
+		t.answer(query(kind.GroupKind(), key, ""))
 	case err == nil:
 		if err := t.store(whole); err != nil {
 			return err
@@ -198,26 +188,26 @@ func (t recordingClient) Get(ctx context.Context, key client.ObjectKey, as clien
 	return err
 }
 
-// List reads a page of objects. Only with the last it is known that these are all.
+// List reads objects of a kind, perhaps not all at once. Only with the last it is known that these are all.
 func (t recordingClient) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	err := t.server.List(ctx, list, options...)
 	of := client.ListOptions{LabelSelector: labels.Everything()}
 	of.ApplyOptions(options)
-	page, isRaw := list.(*unstructured.UnstructuredList)
+	chunk, isRaw := list.(*unstructured.UnstructuredList)
 	kind := list.GetObjectKind().GroupVersionKind().GroupKind()
 	kind.Kind = strings.TrimSuffix(kind.Kind, "List")
-	answers := asked(kind, types.NamespacedName{Namespace: of.Namespace}, of.LabelSelector.String())
+	answers := query(kind, types.NamespacedName{Namespace: of.Namespace}, of.LabelSelector.String())
 	switch {
 	case apierrors.IsForbidden(err):
 		t.answer(answers + forbidden)
 		return err
 	case err != nil || !isRaw || kind == secretKind.GroupKind():
 		return err
-	case page.GetContinue() != "":
+	case chunk.GetContinue() != "":
 		answers += notAll
 	}
-	for i := range page.Items {
-		one := &page.Items[i]
+	for i := range chunk.Items {
+		one := &chunk.Items[i]
 		if t.trimmer != nil { // at once: of ten thousand whole pods the program would be full
 			one = t.trim(one)
 		}
@@ -229,7 +219,7 @@ func (t recordingClient) List(ctx context.Context, list client.ObjectList, optio
 	return nil
 }
 
-func (s *surveyed) reader() client.Reader {
+func (s *Snapshot) reader() client.Reader {
 	if s.live == nil {
 		return s.Objects
 	}
@@ -237,7 +227,7 @@ func (s *surveyed) reader() client.Reader {
 }
 
 func (f *Facts) checked() checked {
-	read := f.surveyed()
+	read := f.snapshot
 	objects := &dependents.Live{Reader: read.reader(), Mapper: read.Objects}
 	if read.live != nil {
 		objects.Mapper, objects.Schemas = read.live.client.RESTMapper(), read.live.schemas

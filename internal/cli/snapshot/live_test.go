@@ -126,7 +126,7 @@ status: {observedGeneration: 1, taintKeys: [example.com/kernel]}`)
 
 	progress := map[string]int{}
 	live := Live{
-		Config: config, Clock: clocktesting.NewFakePassiveClock(now.Add(300 * time.Millisecond)), PageSize: 7,
+		Config: config, Clock: clocktesting.NewFakePassiveClock(now.Add(300 * time.Millisecond)), ChunkSize: 7,
 		Progress: func(kind string, n int) { progress[kind] = n },
 		Warn:     func(text string) { t.Errorf("warned: %s", text) },
 	}

@@ -61,8 +61,8 @@ const (
 	ofScale   = " --subresource=scale"
 )
 
-// asked is how an object of a name is asked for, or all of a namespace, or all that there are.
-func asked(kind schema.GroupKind, key types.NamespacedName, selector string) string {
+// query is how an object of a name is asked for, or all of a namespace, or all that there are.
+func query(kind schema.GroupKind, key types.NamespacedName, selector string) string {
 	text := kind.String()
 	if key.Name != "" {
 		text += "/" + key.Name
@@ -154,18 +154,18 @@ func into(raw *unstructured.Unstructured, object client.Object) error {
 	if again := json.Unmarshal(text, object); again != nil {
 		err = again
 	}
-	if words, isMisfit := guard.TypeMismatch(err, ""); isMisfit {
-		return errors.New(words)
+	if message, isMisfit := guard.TypeMismatch(err, ""); isMisfit {
+		return errors.New(message)
 	}
 	return err
 }
 
 // answer takes in that all is there that was asked for.
-func (o *Objects) answer(asked string) {
+func (o *Objects) answer(query string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.answered.Insert(asked)
-	o.answered.Delete(asked + notAll)
+	o.answered.Insert(query)
+	o.answered.Delete(query + notAll)
 }
 
 // forget drops all of a kind.
@@ -175,11 +175,11 @@ func (o *Objects) forget(kind schema.GroupKind) {
 	delete(o.by, kind)
 }
 
-// knows says whether that was asked for, or all of the kind or the namespace.
-func (o *Objects) knows(kind schema.GroupKind, key types.NamespacedName, selector string) bool {
+// covers says whether that was asked for, or all of the kind or the namespace.
+func (o *Objects) covers(kind schema.GroupKind, key types.NamespacedName, selector string) bool {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
-	return o.answered.HasAny(asked(kind, types.NamespacedName{}, ""), asked(kind, types.NamespacedName{Namespace: key.Namespace}, ""), asked(kind, key, selector))
+	return o.answered.HasAny(query(kind, types.NamespacedName{}, ""), query(kind, types.NamespacedName{Namespace: key.Namespace}, ""), query(kind, key, selector))
 }
 
 func (o *Objects) has(answered string) bool {
@@ -237,19 +237,19 @@ func (o *Objects) Get(_ context.Context, key client.ObjectKey, as client.Object,
 	switch {
 	case there && one.raw.GroupVersionKind() == kind:
 		return into(one.raw, as)
-	case !there && o.knows(kind.GroupKind(), key, ""):
+	case !there && o.covers(kind.GroupKind(), key, ""):
 		plural, _ := meta.UnsafeGuessKindToResource(kind)
 		return apierrors.NewNotFound(plural.GroupResource(), key.Name)
 	}
-	return o.unknown(kind, asked(kind.GroupKind(), key, ""), "%s %s is", kind.Kind, strings.TrimPrefix(key.String(), "/"))
+	return o.unknown(kind, query(kind.GroupKind(), key, ""), "%s %s is", kind.Kind, strings.TrimPrefix(key.String(), "/"))
 }
 
 // unknown is the error of what isn't known; that a kind isn't served, or that something may not be read, is.
-func (o *Objects) unknown(kind schema.GroupVersionKind, asked, what string, args ...any) error {
+func (o *Objects) unknown(kind schema.GroupVersionKind, query, what string, args ...any) error {
 	switch plural, _ := meta.UnsafeGuessKindToResource(kind); {
 	case o.has(unserved(kind, "")):
 		return &meta.NoKindMatchError{GroupKind: kind.GroupKind(), SearchedVersions: []string{kind.Version}}
-	case o.has(asked + forbidden):
+	case o.has(query + forbidden):
 		return apierrors.NewForbidden(plural.GroupResource(), "", errors.New("the user who wrote the facts may not read it"))
 	}
 	return notInFacts(what, args...)
@@ -266,10 +266,10 @@ func (o *Objects) List(_ context.Context, list client.ObjectList, options ...cli
 	of := client.ListOptions{LabelSelector: labels.Everything()}
 	of.ApplyOptions(options)
 	key, selector := types.NamespacedName{Namespace: of.Namespace}, of.LabelSelector.String()
-	more := o.has(asked(kind.GroupKind(), key, selector) + notAll)
+	more := o.has(query(kind.GroupKind(), key, selector) + notAll)
 	switch {
-	case !more && !o.knows(kind.GroupKind(), key, selector):
-		return o.unknown(kind, asked(kind.GroupKind(), key, selector), "objects of %s are", kind.Kind)
+	case !more && !o.covers(kind.GroupKind(), key, selector):
+		return o.unknown(kind, query(kind.GroupKind(), key, selector), "objects of %s are", kind.Kind)
 	case more:
 		list.SetContinue("more")
 	}
@@ -285,32 +285,4 @@ func (o *Objects) List(_ context.Context, list client.ObjectList, options ...cli
 		}
 	}
 	return meta.SetList(list, found)
-}
-
-// serves says whether a kind is served. One of which there are objects is.
-func (o *Objects) serves(kind schema.GroupVersionKind) (bool, error) {
-	objects := o.all(kind.GroupKind())
-	none := len(objects) == 0 && o.knows(kind.GroupKind(), types.NamespacedName{}, "")
-	switch {
-	case o.has(unserved(kind, "")):
-		return false, nil
-	case none, len(objects) > 0 && objects[0].raw.GroupVersionKind() == kind:
-		return true, nil
-	}
-	return false, notInFacts("kind %s of %s is", kind.Kind, kind.GroupVersion())
-}
-
-// RESTMapping tells how a kind is served, by its CustomResourceDefinition where that is here.
-func (o *Objects) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
-	version := kind.WithVersion(versions[0])
-	plural, _ := meta.UnsafeGuessKindToResource(version)
-	for _, definition := range o.all(definitionKind) {
-		if of, _, _ := unstructured.NestedString(definition.raw.Object, "spec", "names", "kind"); of != kind.Kind {
-			continue
-		}
-		if resource, of, _ := strings.Cut(definition.raw.GetName(), "."); of == kind.Group {
-			plural.Resource = resource
-		}
-	}
-	return &meta.RESTMapping{Resource: plural, GroupVersionKind: version}, nil
 }

@@ -63,11 +63,9 @@ func (f *Facts) ProbeBreakerOpen() bool {
 	return slices.ContainsFunc(f.probers(), func(pc *v1alpha1.ProbeConfig) bool { return pc.Status.BreakerID != "" })
 }
 
-func (f *Facts) surveyed() *surveyed { return (*surveyed)(f.snapshot) }
-
 func (f *Facts) survey() *survey.Survey {
 	cluster := &survey.Informers{Cache: f.snapshot.Objects, Weeder: f.weeder}
-	return &survey.Survey{Cluster: cluster, Objects: f.surveyed(), OwnNamespace: f.ownNamespace, Annotated: true}
+	return &survey.Survey{Cluster: cluster, Objects: f.snapshot, OwnNamespace: f.ownNamespace, Annotated: true}
 }
 
 // ProberView is how a stored ProbeConfig stands to an object that it names.
@@ -150,13 +148,12 @@ func (f *Facts) viewProber(ctx context.Context, pc v1alpha1.ProbeConfig, c *prob
 // scaled is an object as the planner reads it. One that has a record and replicas was scaled by somebody since: that the
 // manager died between two writes, no look from outside tells.
 func (f *Facts) scaled(ctx context.Context, namespace string, ref probe.Ref) (probe.Object, error) {
-	objects := f.surveyed()
-	d, err := objects.Dependent(ctx, namespace, ref)
+	d, err := f.snapshot.Dependent(ctx, namespace, ref)
 	if err != nil {
 		return probe.Object{}, err
 	}
 	o := probe.Object{Missing: d.Missing, Unscalable: d.Unscalable, Replicas: d.Replicas, Current: d.Replicas, Generation: math.MaxInt64}
-	annotations, err := objects.Annotations(ctx, namespace, ref)
+	annotations, err := f.snapshot.Annotations(ctx, namespace, ref)
 	if err != nil {
 		return probe.Object{}, err
 	}
@@ -195,6 +192,7 @@ func (f *Facts) probedFleet(policy guardrail.Policy) *probe.Fleet {
 func (f *Facts) addTargets(fleet *probe.Fleet, pc *v1alpha1.ProbeConfig) {
 	counts, now := pc.Status.Targets, f.snapshot.ServerTime.Time
 	down := downIn(pc)
+	inForce := pc.Spec.Mode != v1alpha1.Observe && pc.DeletionTimestamp == nil && meta.IsStatusConditionTrue(pc.Status.Conditions, v1alpha1.ConditionAccepted)
 	for i := range max(counts.Probed, counts.ScaledDown) {
 		t := probe.TargetKey{Config: pc.UID, Namespace: fmt.Sprint("#", i)}
 		switch {
@@ -203,23 +201,13 @@ func (f *Facts) addTargets(fleet *probe.Fleet, pc *v1alpha1.ProbeConfig) {
 		case int(i) < len(down):
 			t.Namespace = down[i]
 		}
-		f.addTarget(fleet, pc, t)
-		fleet.SetActive(t, f.inForce(pc) && int(i) < workingTargets(pc), now)
+		fleet.Add(t, pc.Namespace != f.ownNamespace)
+		fleet.SetActive(t, inForce && int(i) < workingTargets(pc), now)
 		if i < counts.Probed {
 			fleet.ObserveRun(t, &probe.State{}, now)
 		}
 		fleet.ObserveDown(t, i < counts.ScaledDown)
 	}
-}
-
-// addTarget takes in a target as the controller does.
-func (f *Facts) addTarget(fleet *probe.Fleet, pc *v1alpha1.ProbeConfig, t probe.TargetKey) {
-	fleet.Add(t, pc.Namespace != f.ownNamespace)
-}
-
-// inForce says whether a config is in force, and so counts for others.
-func (*Facts) inForce(pc *v1alpha1.ProbeConfig) bool {
-	return pc.Spec.Mode != v1alpha1.Observe && pc.DeletionTimestamp == nil && meta.IsStatusConditionTrue(pc.Status.Conditions, v1alpha1.ConditionAccepted)
 }
 
 // targetWorks says whether a target's external kubeconfig works, by a config's status. A status that tells of one may mean the one before it: that
@@ -248,15 +236,6 @@ func workingTargets(pc *v1alpha1.ProbeConfig) int {
 	return n
 }
 
-// canScaleDown says whether nothing of a target itself is in the way.
-func canScaleDown(pc *v1alpha1.ProbeConfig, c *probe.Config, namespace string) probe.Permit {
-	is := probe.Target{Namespace: namespace, Config: c, Credentials: probe.Credentials{Config: c}}
-	if targetWorks(pc, namespace) {
-		is.ProvenMark = is.Credentials.External.Mark()
-	}
-	return is.CanScaleDown()
-}
-
 // downIn are the namespaces in which a status names objects that are scaled down.
 func downIn(pc *v1alpha1.ProbeConfig) []string {
 	var namespaces []string
@@ -269,22 +248,26 @@ func downIn(pc *v1alpha1.ProbeConfig) []string {
 
 // permit says whether a config may scale down a target now.
 func (f *Facts) permit(fleet *probe.Fleet, policy guardrail.Policy, pc *v1alpha1.ProbeConfig, c *probe.Config, namespace string) probe.Permit {
-	accepted := meta.FindStatusCondition(pc.Status.Conditions, v1alpha1.ConditionAccepted)
+	accepted := verdictOf(pc)
 	switch {
-	case accepted == nil, accepted.ObservedGeneration != pc.Generation:
+	case accepted == nil:
 		return probe.Permit{Reason: "NotJudged", Message: "the manager hasn't judged the config as it is now"}
 	case accepted.Status != metav1.ConditionTrue:
 		return probe.Permit{Reason: probe.Reason(accepted.Reason), Message: "the rules refuse the config"}
 	case len(policy.PausedBy) > 0:
 		return probe.Permit{Reason: v1alpha1.ReasonPaused, Message: "Guardrail " + strings.Join(policy.PausedBy, ", ") + " pauses all new acts"}
 	}
-	if held := canScaleDown(pc, c, namespace); !held.Allowed {
+	of := probe.Target{Namespace: namespace, Config: c, Credentials: probe.Credentials{Config: c}}
+	if targetWorks(pc, namespace) {
+		of.ProvenMark = of.Credentials.External.Mark()
+	}
+	if held := of.CanScaleDown(); !held.Allowed { // of the target itself
 		return held
 	}
 	t, now := probe.TargetKey{Config: pc.UID, Namespace: namespace}, f.snapshot.ServerTime.Time
 	probed := pc.Status.Targets != nil && pc.Status.Targets.Probed > 0
 	if pc.Spec.NamespaceSelector != nil || !probed {
-		f.addTarget(fleet, pc, t)
+		fleet.Add(t, pc.Namespace != f.ownNamespace)
 		fleet.ObserveDown(t, slices.Contains(downIn(pc), namespace))
 	}
 	if !probed { // before it is scaled down it is

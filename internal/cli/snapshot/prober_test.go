@@ -161,12 +161,12 @@ func TestAVersionThatIsntServedHasNoScale(t *testing.T) {
 		lama("v1", "gone"): {Missing: true},
 		lama("v1", "here"): {Replicas: 2},
 	} {
-		if got, err := (*surveyed)(s).Dependent(t.Context(), "shop", ref); err != nil || got != want {
+		if got, err := s.Dependent(t.Context(), "shop", ref); err != nil || got != want {
 			t.Errorf("%s: %+v, %v; want %+v", ref, got, err, want)
 		}
 	}
 	for _, name := range []string{"gone", "here"} {
-		if got, err := (*surveyed)(s).Dependent(t.Context(), "shop", lama("v2", name)); !errors.Is(err, guard.ErrNotKnown) {
+		if got, err := s.Dependent(t.Context(), "shop", lama("v2", name)); !errors.Is(err, guard.ErrNotKnown) {
 			t.Errorf("%s in another version: %+v, %v", name, got, err)
 		}
 	}

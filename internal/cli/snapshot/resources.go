@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/cli/words"
+	"github.com/resourcestack/autohealer/internal/cli/display"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
@@ -50,7 +50,7 @@ var (
 // resources are listed in this order. HealthCheckRegistrations come first: they say what more of others is kept. Of policies all is.
 var resources = withKinds([]resource{
 	{GroupVersionKind: ours("HealthCheckRegistration"), of: []string{"HealthCheckRegistration"}, must: true},
-	{GroupVersionKind: ours("ConditionSet"), of: []string{"ConditionSet"}, must: true, without: "what stored ConditionSets did isn't known, and takes no room under limits"},
+	{GroupVersionKind: ours("ConditionSet"), of: []string{"ConditionSet"}, must: true, without: "what stored ConditionSets did isn't known, and doesn't count under limits"},
 	{GroupVersionKind: ours("Guardrail"), of: []string{"ConditionSet"}, must: true, without: "no limit, rule or pause of a Guardrail is known"},
 	{GroupVersionKind: ours("GuardrailException"), must: true, without: "no GuardrailException is known"},
 	{GroupVersionKind: ours("WeederConfig"), of: []string{"WeederConfig"}, must: true},
@@ -132,7 +132,7 @@ func kindOf(kind schema.GroupKind) *resource {
 
 // lists is how all of them that are read are asked for.
 func (r *resource) lists() string {
-	return asked(r.GroupKind(), types.NamespacedName{Namespace: r.namespace}, "")
+	return query(r.GroupKind(), types.NamespacedName{Namespace: r.namespace}, "")
 }
 
 // consequence is what isn't known where it isn't known which there are.
@@ -144,29 +144,28 @@ func (r *resource) consequence() string {
 	for i, kind := range r.of {
 		policies[i] = strings.TrimSuffix(kind, "y") + map[bool]string{true: "ies", false: "s"}[strings.HasSuffix(kind, "y")]
 	}
-	return "nothing is known of what " + words.List(policies, "and") + " would do"
+	return "nothing is known of what " + display.List(policies, "and") + " would do"
 }
 
 // trimmer takes out of objects what nobody reads: neither planners nor, of what health checks look at, the stored registrations.
 type trimmer struct {
 	fields registration.Fields
-	kinds  map[schema.GroupVersionKind]*kept
+	kinds  map[schema.GroupVersionKind]kept
 }
 
 func newTrimmer(fields registration.Fields) *trimmer {
-	return &trimmer{fields: fields, kinds: map[schema.GroupVersionKind]*kept{}}
+	return &trimmer{fields: fields, kinds: map[schema.GroupVersionKind]kept{}}
 }
 
 // trim gives an object with what is read of it, and who it is. Of policies all is; of a Secret its values never are.
 func (t *trimmer) trim(object *unstructured.Unstructured) *unstructured.Unstructured {
 	kind := object.GroupVersionKind()
-	if kind.Group == v1alpha1.GroupVersion.Group {
-		t.kinds[kind] = &kept{whole: true}
+	fields, known := t.kinds[kind]
+	if !known {
+		fields = t.keptOf(kind)
+		t.kinds[kind] = fields
 	}
-	if t.kinds[kind] == nil {
-		t.kinds[kind] = t.keptOf(kind)
-	}
-	trimmed := &unstructured.Unstructured{Object: t.kinds[kind].of(object.Object).(map[string]any)}
+	trimmed := &unstructured.Unstructured{Object: fields.of(object.Object).(map[string]any)}
 	unstructured.RemoveNestedField(trimmed.Object, "metadata", "managedFields")
 	unstructured.RemoveNestedField(trimmed.Object, "metadata", "annotations", corev1.LastAppliedConfigAnnotation)
 	if kind == secretKind {
@@ -193,91 +192,79 @@ func withoutValues(secret *unstructured.Unstructured) {
 	secret.Object["data"] = data
 }
 
-func (t *trimmer) keptOf(kind schema.GroupVersionKind) *kept {
-	all := &kept{}
-	all.add("apiVersion|kind")
-	all.add("metadata", "name|namespace|labels|generation|deletionTimestamp")
+func (t *trimmer) keptOf(kind schema.GroupVersionKind) kept {
+	if kind.Group == v1alpha1.GroupVersion.Group || t.fields[kind].Has("") {
+		return nil
+	}
+	all := keep("apiVersion|kind", "metadata.name|namespace|labels|generation|deletionTimestamp")
 	all.add("metadata", "annotations", strings.Join(annotations, "|"))
 	if r := kindOf(kind.GroupKind()); r != nil {
-		for _, field := range r.keeps {
-			all.add(strings.Split(field, ".")...)
-		}
+		all.keep(r.keeps...)
 	}
-	for path := range t.fields[kind] {
-		if path == "" {
-			all.whole = true
-			continue
-		}
-		all.add(strings.Split(path, ".")...)
-	}
+	all.keep(t.fields[kind].UnsortedList()...)
 	return all
 }
 
-// kept is what is kept of a value.
-type kept struct {
-	whole  bool
-	fields map[string]*kept
-	// each is what is kept of each entry of a list.
-	each *kept
+// kept has what is kept of each field of an object, or under [] of each entry of a list. Where it is nil, that is all.
+type kept map[string]kept
+
+// keep is what is kept by the names of fields, as a resource has them.
+func keep(fields ...string) kept {
+	all := kept{}
+	all.keep(fields...)
+	return all
+}
+
+func (k kept) keep(fields ...string) {
+	for _, field := range fields {
+		k.add(strings.Split(strings.ReplaceAll(field, "[]", ".[]"), ".")...)
+	}
 }
 
 // add takes in a path. Names with a | between are paths each.
-func (k *kept) add(path ...string) {
-	if len(path) == 0 {
-		k.whole = true
-		return
-	}
-	names, isList := strings.CutSuffix(path[0], "[]")
-	for name := range strings.SplitSeq(names, "|") {
-		if k.fields == nil {
-			k.fields = map[string]*kept{}
+func (k kept) add(path ...string) {
+	for name := range strings.SplitSeq(path[0], "|") {
+		inner, there := k[name]
+		switch {
+		case len(path) == 1:
+			k[name] = nil
+			continue
+		case there && inner == nil:
+			continue
+		case !there:
+			k[name] = kept{}
 		}
-		next := k.fields[name]
-		if next == nil {
-			next = &kept{}
-			k.fields[name] = next
-		}
-		if isList {
-			if next.each == nil {
-				next.each = &kept{}
-			}
-			next = next.each
-		}
-		next.add(path[1:]...)
+		k[name].add(path[1:]...)
 	}
 }
 
 // of copies what is kept. A path that leads into something without fields has all of it.
-func (k *kept) of(value any) any {
+func (k kept) of(value any) any {
+	each, isList := k["[]"]
 	switch v := value.(type) {
 	case map[string]any:
-		if k.whole || k.fields == nil {
+		if k == nil || isList {
 			break
 		}
 		some := map[string]any{}
-		for name, inner := range k.fields {
+		for name, inner := range k {
 			if field, there := v[name]; there {
 				some[name] = inner.of(field)
 			}
 		}
 		return some
 	case []any:
-		if k.whole || k.fields != nil || k.each == nil {
+		if !isList {
 			break
 		}
 		some := make([]any, 0, len(v))
 		for _, entry := range v {
-			if one := k.each.of(entry); !empty(one) {
+			one := each.of(entry)
+			if fields, isMap := one.(map[string]any); !isMap || len(fields) > 0 {
 				some = append(some, one)
 			}
 		}
 		return some
 	}
 	return runtime.DeepCopyJSONValue(value)
-}
-
-// empty says that nothing is left of a list's entry.
-func empty(value any) bool {
-	fields, isMap := value.(map[string]any)
-	return isMap && len(fields) == 0
 }

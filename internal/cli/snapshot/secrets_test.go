@@ -210,9 +210,21 @@ func TestAKeyThatNobodyAskedForIsntMissing(t *testing.T) {
 		{"other", false, kubeconfig.Inspection{Missing: true}, true}, // as kubectl prints it, all are there
 	} {
 		read.Trimmed = c.trimmed
-		got, err := factsOf(t, read).surveyed().credential(t.Context(), name, c.key)
+		got, err := read.credential(t.Context(), name, c.key)
 		if got != c.want || (err == nil) != c.known || err != nil && !errors.Is(err, guard.ErrNotKnown) {
 			t.Errorf("key %s: %+v, %v", c.key, got, err)
+		}
+	}
+}
+
+// TestAFieldThatIsKeptWholeStaysWhole, whichever field of it is named before or after; of lists only what is named of each entry is kept.
+func TestAFieldThatIsKeptWholeStaysWhole(t *testing.T) {
+	whole := map[string]any{"b": "1", "c": "2"}
+	object := map[string]any{"a": whole, "list": []any{map[string]any{"x": "1", "y": "2"}, map[string]any{"y": "2"}}, "other": "3"}
+	want := map[string]any{"a": whole, "list": []any{map[string]any{"x": "1"}}}
+	for _, fields := range [][]string{{"a", "a.b", "list[].x"}, {"list[].x", "a.b", "a"}} {
+		if got := keep(fields...).of(object); !reflect.DeepEqual(got, want) {
+			t.Errorf("of %q there is %v, want %v", fields, got, want)
 		}
 	}
 }

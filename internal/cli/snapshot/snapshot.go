@@ -25,10 +25,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/cli/words"
+	"github.com/resourcestack/autohealer/internal/cli/display"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/sample"
+	"github.com/resourcestack/autohealer/internal/kinds"
 )
 
 // Snapshot is a cluster at one moment.
@@ -45,9 +46,9 @@ type Snapshot struct {
 	Trimmed bool
 	// guessed: nobody says when it was; it is the last time that an object tells of.
 	guessed bool
-	// unasked: nobody says what was asked for; all objects are there of the kinds that are.
-	unasked bool
-	Objects *Objects
+	// unrecorded: nobody says what was asked for; all objects are there of the kinds that are.
+	unrecorded bool
+	Objects    *Objects
 
 	// Rights asks the API server that it was read from; nil for a file, and when the user may not ask.
 	Rights authorizer.UnconditionalAuthorizer
@@ -67,22 +68,22 @@ func (s *Snapshot) Age(now time.Time) time.Duration { return max(0, now.Sub(s.Ta
 // Describe says what the facts are of, and how old they are.
 func (s *Snapshot) Describe(now time.Time) string {
 	of := []string{s.count("", "Node", "node")}
-	if s.Knows("WeederConfig") {
+	if s.Complete("WeederConfig") {
 		of = append(of, s.count("", "Pod", "pod"))
 	}
 	of = append(of, s.count(v1alpha1.GroupVersion.Group, "ConditionSet", "ConditionSet"))
-	if s.Knows("WeederConfig") {
+	if s.Complete("WeederConfig") {
 		of = append(of, s.count(v1alpha1.GroupVersion.Group, "WeederConfig", "WeederConfig"))
 	}
-	return fmt.Sprintf("facts of %s, %s old", words.List(of, "and"), s.Age(now).Round(time.Second))
+	return fmt.Sprintf("facts of %s, %s old", display.List(of, "and"), s.Age(now).Round(time.Second))
 }
 
 func (s *Snapshot) count(group, kind, noun string) string {
 	return sample.Count(len(s.Objects.all(schema.GroupKind{Group: group, Kind: kind})), noun)
 }
 
-// Knows says whether there is all that policies of a kind are planned by.
-func (s *Snapshot) Knows(kind string) bool { return len(s.missing(kind)) == 0 }
+// Complete says whether there is all that policies of a kind are planned by.
+func (s *Snapshot) Complete(kind string) bool { return len(s.missing(kind)) == 0 }
 
 // Covers fails with what it isn't known of that policies of a kind are planned by.
 func (s *Snapshot) Covers(kind string) error {
@@ -90,7 +91,7 @@ func (s *Snapshot) Covers(kind string) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	return fmt.Errorf("the facts don't say which %s there are; write them anew with facts export, as a user who may list them everywhere", words.List(missing, "and"))
+	return fmt.Errorf("the facts don't say which %s there are; write new ones with facts export, as a user who may list them everywhere", display.List(missing, "and"))
 }
 
 // missing are the kinds of objects of which it isn't known which there are.
@@ -104,23 +105,23 @@ func (s *Snapshot) missing(kind string) (plurals []string) {
 }
 
 func (s *Snapshot) lists(r *resource) bool {
-	return s.Objects.knows(r.GroupKind(), types.NamespacedName{Namespace: r.namespace}, "")
+	return s.Objects.covers(r.GroupKind(), types.NamespacedName{Namespace: r.namespace}, "")
 }
 
-// Lacks says what isn't known, and what follows for all that is said by the facts.
-func (s *Snapshot) Lacks() (lacks []string) {
+// Gaps says what isn't known, and what follows for all that is said by the facts.
+func (s *Snapshot) Gaps() (gaps []string) {
 	for i := range resources {
 		if r := &resources[i]; r.without != "" && !s.lists(r) {
-			lacks = append(lacks, r.without)
+			gaps = append(gaps, r.without)
 		}
 	}
 	if s.guessed {
-		lacks = append(lacks, "no annotation says when the facts were written; "+s.TakenAt.UTC().Format(time.RFC3339)+", the last time that an object tells of, is taken for it and for the API server's time")
+		gaps = append(gaps, "no annotation says when the facts were written; "+s.TakenAt.UTC().Format(time.RFC3339)+", the last time that an object has, is taken for it and for the API server's time")
 	}
-	if s.unasked {
-		lacks = append(lacks, "no annotation says how the objects were listed, so all of their kinds are taken to be there; if they are of one namespace or one label, write the facts with kubectl autohealer facts export")
+	if s.unrecorded {
+		gaps = append(gaps, "no annotation says how the objects were listed, so all of their kinds are taken to be there; if they are of one namespace or one label, write the facts with kubectl autohealer facts export")
 	}
-	return lacks
+	return gaps
 }
 
 // Guardrails that are stored.
@@ -139,7 +140,7 @@ func (s *Snapshot) Has(kind schema.GroupKind, key types.NamespacedName) bool {
 
 // Synced says whether the snapshot has the policies of a kind.
 func (s *Snapshot) Synced(_ context.Context, kind string) bool {
-	return s.Objects.knows(ours(kind).GroupKind(), types.NamespacedName{}, "")
+	return s.Objects.covers(ours(kind).GroupKind(), types.NamespacedName{}, "")
 }
 
 // Get gives a stored policy, nil when there is none.
@@ -162,10 +163,13 @@ func (s *Snapshot) All(_ context.Context, kind string) (iter.Seq[client.Object],
 // ruleRights is the rule over what a WeederConfig's account may do.
 const ruleRights = "weederconfig/account-may-not-delete"
 
-// judged says whether the manager has said what rules say of a registration as it is now.
-func judged(hcr *v1alpha1.HealthCheckRegistration) bool {
-	accepted := meta.FindStatusCondition(hcr.Status.Conditions, v1alpha1.ConditionAccepted)
-	return hcr.DeletionTimestamp != nil || accepted != nil && accepted.ObservedGeneration == hcr.Generation
+// verdictOf is what the manager said that rules say of a policy as it is now; nil while it has said nothing.
+func verdictOf(policy kinds.Object) *metav1.Condition {
+	accepted := meta.FindStatusCondition(policy.GetConditions(), v1alpha1.ConditionAccepted)
+	if accepted == nil || accepted.ObservedGeneration != policy.GetGeneration() {
+		return nil
+	}
+	return accepted
 }
 
 // StateOfChecks is what a stored registration may do under a policy, by what the manager last said that rules said, and why it may
@@ -179,7 +183,7 @@ func StateOfChecks(hcr *v1alpha1.HealthCheckRegistration, policy guardrail.Polic
 		return lifecycle.Deleted, "it is being deleted"
 	case accepted == nil:
 		return lifecycle.Deleted, "the manager hasn't judged it yet" // it decides as little as one that goes
-	case !judged(hcr):
+	case verdictOf(hcr) == nil:
 		return lifecycle.NotJudged, "the manager hasn't judged it as it is now"
 	case hcr.Spec.Mode == v1alpha1.Observe:
 		return lifecycle.Observing, ""
@@ -196,9 +200,9 @@ func StateOfChecks(hcr *v1alpha1.HealthCheckRegistration, policy guardrail.Polic
 // StateOfWeeder is what a stored config may do while acts are paused or not, by what the manager last said that rules said.
 // Who asks may not be allowed to ask what the config's account may do, and a file can't be asked.
 func StateOfWeeder(wc *v1alpha1.WeederConfig, paused bool) lifecycle.State {
-	accepted := meta.FindStatusCondition(wc.Status.Conditions, v1alpha1.ConditionAccepted)
+	accepted := verdictOf(wc)
 	switch {
-	case accepted == nil, accepted.ObservedGeneration != wc.Generation:
+	case accepted == nil:
 		return lifecycle.NotJudged
 	case accepted.Status != metav1.ConditionTrue && strings.HasPrefix(accepted.Message, ruleRights) && !strings.Contains(accepted.Message, "\n"):
 		return lifecycle.Forbidden // nothing else refuses it
@@ -214,8 +218,10 @@ func StateOfWeeder(wc *v1alpha1.WeederConfig, paused bool) lifecycle.State {
 // or without a manager, as in the midst of an uninstall, the one that is labelled as its own or has the Lease of one that ran. It is "" when there is none, when there
 // are several, since nobody can tell which is meant, and for who may not look.
 func FindOwn(ctx context.Context, c client.Reader) (string, error) {
-	if marked, err := findMarked(ctx, c); err != nil || marked != "" {
-		return marked, err
+	if marked, err := findMarked(ctx, c); err != nil {
+		return "", fmt.Errorf("find Autohealer's namespace: %w", err)
+	} else if marked != "" {
+		return marked, nil
 	}
 	for _, query := range []struct {
 		kind   schema.GroupVersionKind
@@ -249,33 +255,36 @@ func FindOwn(ctx context.Context, c client.Reader) (string, error) {
 // findMarked gives the namespace that the cluster is marked with, if that is still there and has a manager: anyone who may annotate the
 // webhook's configuration can name another.
 func findMarked(ctx context.Context, c client.Reader) (string, error) {
-	configuration, namespace := &metav1.PartialObjectMetadata{}, &metav1.PartialObjectMetadata{}
-	configuration.SetGroupVersionKind(admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration"))
-	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	err := c.Get(ctx, client.ObjectKey{Name: "autohealer"}, configuration)
-	name, uid, _ := strings.Cut(configuration.Annotations[v1alpha1.AnnotationInstallation], "/")
-	marked := len(validation.IsDNS1123Label(name)) == 0 // anything else can't be asked for
-	if err == nil && marked {
-		err = c.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	get := func(kind schema.GroupVersionKind, namespace, name string) (*metav1.PartialObjectMetadata, error) {
+		object := &metav1.PartialObjectMetadata{}
+		object.SetGroupVersionKind(kind)
+		return object, c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
 	}
-	switch {
-	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
-		return "", nil
-	case err != nil:
-		return "", fmt.Errorf("find Autohealer's namespace: %w", err)
-	case !marked || string(namespace.UID) != uid:
-		return "", nil
+	configuration, err := get(admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration"), "", "autohealer")
+	name, uid, _ := strings.Cut(configuration.Annotations[v1alpha1.AnnotationInstallation], "/")
+	if err != nil || len(validation.IsDNS1123Label(name)) > 0 { // anything else can't be asked for
+		return "", unlessUnseen(err)
+	}
+	namespace, err := get(corev1.SchemeGroupVersion.WithKind("Namespace"), "", name)
+	if err != nil || string(namespace.UID) != uid {
+		return "", unlessUnseen(err)
 	}
 	for _, kind := range []schema.GroupVersionKind{appsv1.SchemeGroupVersion.WithKind("Deployment"), corev1.SchemeGroupVersion.WithKind("ServiceAccount")} {
-		manager := &metav1.PartialObjectMetadata{}
-		manager.SetGroupVersionKind(kind)
-		err := c.Get(ctx, client.ObjectKey{Namespace: name, Name: "autohealer-manager"}, manager)
-		switch {
-		case err == nil, apierrors.IsForbidden(err):
+		_, err := get(kind, name, "autohealer-manager")
+		if err == nil || apierrors.IsForbidden(err) {
 			return name, nil
-		case !apierrors.IsNotFound(err):
-			return "", fmt.Errorf("find Autohealer's namespace: %w", err)
+		}
+		if !apierrors.IsNotFound(err) {
+			return "", err
 		}
 	}
 	return "", nil
+}
+
+// unlessUnseen is an error other than that there is no such object, or that the user may not see it.
+func unlessUnseen(err error) error {
+	if apierrors.IsForbidden(err) {
+		return nil
+	}
+	return client.IgnoreNotFound(err)
 }

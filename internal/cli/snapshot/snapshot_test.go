@@ -57,8 +57,8 @@ func TestRead(t *testing.T) {
 func TestWhatIsUnknownIsntEmpty(t *testing.T) {
 	const node = "items:\n- {apiVersion: v1, kind: Node, metadata: {name: a, creationTimestamp: 2026-11-01T00:00:00Z}}\n"
 	for name, c := range map[string]struct {
-		text  string
-		knows bool
+		text   string
+		covers bool
 	}{
 		"nothing is said":    {"apiVersion: v1\nkind: List\n" + node, false},
 		"none were found":    {header + "    facts.autohealer.resourcestack.com/answers: \"Node -A\\nService -A\"\n" + node, true},
@@ -69,15 +69,15 @@ func TestWhatIsUnknownIsntEmpty(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !s.Objects.knows(schema.GroupKind{Kind: "Node"}, types.NamespacedName{}, "") {
+			if !s.Objects.covers(schema.GroupKind{Kind: "Node"}, types.NamespacedName{}, "") {
 				t.Error("it has nodes, and doesn't know of them")
 			}
 			var services corev1.ServiceList
-			if err := s.Objects.List(t.Context(), &services); (err == nil) != c.knows || err != nil && !errors.Is(err, guard.ErrNotKnown) || len(services.Items) > 0 {
+			if err := s.Objects.List(t.Context(), &services); (err == nil) != c.covers || err != nil && !errors.Is(err, guard.ErrNotKnown) || len(services.Items) > 0 {
 				t.Errorf("listing Services gives %v and %v", services.Items, err)
 			}
 			err = s.Objects.Get(t.Context(), client.ObjectKey{Namespace: "mail", Name: "a"}, &corev1.Service{})
-			if apierrors.IsNotFound(err) != c.knows || !c.knows && !errors.Is(err, guard.ErrNotKnown) {
+			if apierrors.IsNotFound(err) != c.covers || !c.covers && !errors.Is(err, guard.ErrNotKnown) {
 				t.Errorf("a Service gives %v", err)
 			}
 		})
@@ -94,10 +94,10 @@ func TestWithoutATime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lacks := strings.Join(s.Lacks(), "\n"); !strings.Contains(lacks, "no annotation says when the facts were written; 2026-11-21T12:00:00Z, the last time that an object tells of, is taken for it and for the API server's time") {
-		t.Error(lacks)
-	} else if !strings.Contains(lacks, "no annotation says how the objects were listed, ") {
-		t.Error(lacks)
+	if gaps := strings.Join(s.Gaps(), "\n"); !strings.Contains(gaps, "no annotation says when the facts were written; 2026-11-21T12:00:00Z, the last time that an object has, is taken for it and for the API server's time") {
+		t.Error(gaps)
+	} else if !strings.Contains(gaps, "no annotation says how the objects were listed, ") {
+		t.Error(gaps)
 	}
 	if got := s.Describe(time.Date(2026, 11, 21, 12, 3, 0, 0, time.UTC)); got != "facts of 1 node and 0 ConditionSets, 3m0s old" {
 		t.Error(got)

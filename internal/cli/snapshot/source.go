@@ -10,6 +10,7 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -34,10 +35,7 @@ const (
 	missingOf = "missing.facts.autohealer.resourcestack.com/" // there is no such key
 )
 
-// surveyed answers the survey of ProbeConfigs by a snapshot.
-type surveyed Snapshot
-
-func (s *surveyed) missingReason(what string, err error) error {
+func (s *Snapshot) missingReason(what string, err error) error {
 	if err == nil || s.warn == nil {
 		return err
 	}
@@ -48,45 +46,45 @@ func (s *surveyed) missingReason(what string, err error) error {
 // checked answers the survey of HealthCheckRegistrations.
 type checked struct {
 	*dependents.Live
-	facts *surveyed
+	facts *Snapshot
 }
 
 // Kubeconfig tells what a Secret holds.
-func (s *surveyed) Kubeconfig(ctx context.Context, namespace, secret string) (probe.KubeconfigFacts, error) {
-	says, err := s.credential(ctx, types.NamespacedName{Namespace: namespace, Name: secret}, survey.KubeconfigKey)
-	return survey.FactsOf(says), s.missingReason("where a ProbeConfig leads", err)
+func (s *Snapshot) Kubeconfig(ctx context.Context, namespace, secret string) (probe.KubeconfigFacts, error) {
+	found, err := s.credential(ctx, types.NamespacedName{Namespace: namespace, Name: secret}, survey.KubeconfigKey)
+	return survey.FactsOf(found), s.missingReason("where a ProbeConfig leads", err)
 }
 
 // Kubeconfig says why a shoot's is never used.
 func (c checked) Kubeconfig(ctx context.Context, namespace string, at v1alpha1.SecretKey) (string, error) {
-	says, err := c.facts.credential(ctx, types.NamespacedName{Namespace: namespace, Name: at.SecretName}, at.Key)
-	if err != nil || !says.Refusal.Unsafe() {
+	found, err := c.facts.credential(ctx, types.NamespacedName{Namespace: namespace, Name: at.SecretName}, at.Key)
+	if err != nil || !found.Refusal.Unsafe() {
 		return "", err
 	}
-	return says.Refusal.Error(), nil
+	return found.Refusal.Error(), nil
 }
 
 // credential reads a Secret, and keeps of it what isn't secret.
-func (s *surveyed) credential(ctx context.Context, name types.NamespacedName, key string) (says kubeconfig.Inspection, err error) {
+func (s *Snapshot) credential(ctx context.Context, name types.NamespacedName, key string) (found kubeconfig.Inspection, err error) {
 	secret := &corev1.Secret{}
 	err = s.reader().Get(ctx, name, secret)
 	switch {
 	case apierrors.IsNotFound(err):
-		s.Objects.answer(asked(secretKind.GroupKind(), name, ""))
+		s.Objects.answer(query(secretKind.GroupKind(), name, ""))
 		return kubeconfig.Inspection{Missing: true}, nil
 	case err != nil && s.live != nil:
-		return says, fmt.Errorf("read Secret %s: %w", name, err)
+		return found, fmt.Errorf("read Secret %s: %w", name, err)
 	case err != nil:
-		return says, err
+		return found, err
 	case s.live == nil:
 		return s.credentialIn(secret, key)
 	}
-	says = s.live.policy.Inspect(secret, key)
-	return says, s.Objects.storeSecret(name, key, says)
+	found = s.live.policy.Inspect(secret, key)
+	return found, s.Objects.storeSecret(name, key, found)
 }
 
 // credentialIn reads what a file says of a Secret, or its value where somebody wrote that into the file.
-func (s *surveyed) credentialIn(secret *corev1.Secret, key string) (kubeconfig.Inspection, error) {
+func (s *Snapshot) credentialIn(secret *corev1.Secret, key string) (kubeconfig.Inspection, error) {
 	server, is := secret.Annotations[serverOf+key]
 	refusal, refused := secret.Annotations[refusalOf+key]
 	_, missing := secret.Annotations[missingOf+key]
@@ -103,7 +101,7 @@ func (s *surveyed) credentialIn(secret *corev1.Secret, key string) (kubeconfig.I
 	return kubeconfig.Policy{}.Inspect(secret, key), nil
 }
 
-func (o *Objects) storeSecret(name types.NamespacedName, key string, says kubeconfig.Inspection) error {
+func (o *Objects) storeSecret(name types.NamespacedName, key string, found kubeconfig.Inspection) error {
 	secret := &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{}}}
 	if before, there := o.find(secretKind.GroupKind(), name); there {
 		secret = before.raw.DeepCopy()
@@ -111,25 +109,25 @@ func (o *Objects) storeSecret(name types.NamespacedName, key string, says kubeco
 	secret.SetGroupVersionKind(secretKind)
 	secret.SetNamespace(name.Namespace)
 	secret.SetName(name.Name)
-	annotation, value := serverOf, says.Server
+	annotation, value := serverOf, found.Server
 	switch {
-	case says.Missing:
+	case found.Missing:
 		annotation, value = missingOf, "true"
-	case says.Refusal != "":
-		annotation, value = refusalOf, string(says.Refusal)
+	case found.Refusal != "":
+		annotation, value = refusalOf, string(found.Refusal)
 	}
 	_ = unstructured.SetNestedField(secret.Object, value, "metadata", "annotations", annotation+key)
-	if e := says.Expiry; !e.At.IsZero() {
+	if e := found.Expiry; !e.At.IsZero() {
 		_ = unstructured.SetNestedField(secret.Object, e.At.UTC().Format(time.RFC3339)+" "+e.Of, "metadata", "annotations", expiryOf+key)
 	}
-	if !says.Missing {
+	if !found.Missing {
 		_ = unstructured.SetNestedField(secret.Object, "", "data", key)
 	}
 	return o.store(secret)
 }
 
 // Dependent tells what is scaled.
-func (s *surveyed) Dependent(ctx context.Context, namespace string, ref probe.Ref) (survey.Dependent, error) {
+func (s *Snapshot) Dependent(ctx context.Context, namespace string, ref probe.Ref) (survey.Dependent, error) {
 	if s.live == nil {
 		return s.Objects.scaleOf(namespace, ref)
 	}
@@ -154,7 +152,7 @@ func (s *surveyed) Dependent(ctx context.Context, namespace string, ref probe.Re
 }
 
 // Annotations of what is scaled; none where they aren't known, or may not be read.
-func (s *surveyed) Annotations(ctx context.Context, namespace string, ref probe.Ref) (map[string]string, error) {
+func (s *Snapshot) Annotations(ctx context.Context, namespace string, ref probe.Ref) (map[string]string, error) {
 	about := &unstructured.Unstructured{}
 	about.SetGroupVersionKind(ref.GroupVersionKind())
 	err := s.reader().Get(ctx, types.NamespacedName{Namespace: namespace, Name: ref.Name}, about)
@@ -177,7 +175,7 @@ func (o *Objects) scaleOf(namespace string, ref probe.Ref) (survey.Dependent, er
 		return survey.Dependent{Replicas: of.Spec.Replicas, Pods: of.Status.Selector}, nil
 	case scales[kind] && runs:
 		return scaleIn(workload.raw)
-	case o.has(scaleless(kind, name)), scales[kind] && o.knows(kind.GroupKind(), name, ""):
+	case o.has(scaleless(kind, name)), scales[kind] && o.covers(kind.GroupKind(), name, ""):
 		return survey.Dependent{Missing: true}, nil
 	}
 	return survey.Dependent{}, notInFacts("%s in namespace %s is", ref, namespace)
@@ -225,4 +223,32 @@ func (c checked) Served(ctx context.Context, kind schema.GroupVersionKind) (bool
 		c.facts.Objects.answer(unserved(kind, ""))
 	}
 	return served, err
+}
+
+// serves says whether a kind is served. One of which there are objects is.
+func (o *Objects) serves(kind schema.GroupVersionKind) (bool, error) {
+	objects := o.all(kind.GroupKind())
+	none := len(objects) == 0 && o.covers(kind.GroupKind(), types.NamespacedName{}, "")
+	switch {
+	case o.has(unserved(kind, "")):
+		return false, nil
+	case none, len(objects) > 0 && objects[0].raw.GroupVersionKind() == kind:
+		return true, nil
+	}
+	return false, notInFacts("kind %s of %s is", kind.Kind, kind.GroupVersion())
+}
+
+// RESTMapping tells how a kind is served, by its CustomResourceDefinition where that is here.
+func (o *Objects) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	version := kind.WithVersion(versions[0])
+	plural, _ := meta.UnsafeGuessKindToResource(version)
+	for _, definition := range o.all(definitionKind) {
+		if of, _, _ := unstructured.NestedString(definition.raw.Object, "spec", "names", "kind"); of != kind.Kind {
+			continue
+		}
+		if resource, of, _ := strings.Cut(definition.raw.GetName(), "."); of == kind.Group {
+			plural.Resource = resource
+		}
+	}
+	return &meta.RESTMapping{Resource: plural, GroupVersionKind: version}, nil
 }

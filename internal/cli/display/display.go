@@ -1,5 +1,5 @@
-// Package words puts lists into sentences, and colors on terminals.
-package words
+// Package display puts lists into sentences, and colors on terminals.
+package display
 
 import (
 	"strings"
