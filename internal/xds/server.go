@@ -20,7 +20,6 @@ import (
 	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/set"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
@@ -112,11 +111,10 @@ func NewServer(o Options) (*Server, error) {
 		Options:   o,
 		clusters:  newTable(false),
 		endpoints: newTable(true),
-		unserved:  newTable(true),
+		unserved:  newTable(false),
 		sessions:  map[*session]context.CancelFunc{},
 	}
-	s.store = clusterStore{published: map[string]*published{}, invalid: map[string]string{}, withOldNames: set.New[string](), digests: map[string]uint64{}}
-	s.endpoints.resolve = s.store.resolveEndpoints
+	s.store = clusterStore{published: map[string]*published{}, invalid: map[string]string{}, digests: map[string]uint64{}}
 	s.setPublishedMetric()
 	return s, nil
 }
