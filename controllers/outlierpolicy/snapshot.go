@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 	"github.com/resourcestack/autohealer/internal/kube/outliers"
 	"github.com/resourcestack/autohealer/internal/policy"
@@ -37,6 +38,11 @@ type policySnapshot struct {
 // covers says whether a namespace was translated for the snapshot.
 func (snap *policySnapshot) covers(namespace string) bool {
 	return snap.onlyNamespaces == nil || snap.onlyNamespaces[namespace]
+}
+
+// state of all policies that are admitted.
+func (snap *policySnapshot) state() lifecycle.State {
+	return lifecycle.Policy{Frozen: snap.paused.Frozen, Paused: snap.paused.By != ""}.State()
 }
 
 // build completes a new snapshot with the state of all policies.

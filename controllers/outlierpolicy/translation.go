@@ -126,7 +126,7 @@ func translate(snap *policySnapshot, objects outlier.Objects, previous previousS
 // recorded one.
 func (snap *policySnapshot) desiredCluster(a *outlier.Assignment, before actuate.Cluster, first bool, protocol outlier.Protocol) actuate.Cluster {
 	c := actuate.Cluster{Assignment: *a}
-	state := lifecycle.Policy{Frozen: snap.paused.Frozen, Paused: snap.paused.By != ""}.State()
+	state := snap.state()
 	switch {
 	case first:
 		state = lifecycle.Active

@@ -105,7 +105,7 @@ func (c *Clusters) Apply(ctx context.Context, clusters []Cluster, namespaces map
 	for i := range clusters {
 		key := clusters[i].Key
 		name := key.String()
-		t := c.next(&clusters[i], held)
+		t := c.next(&clusters[i], held[key] != nil)
 		if t.cluster == nil {
 			continue
 		}
@@ -124,24 +124,13 @@ func (c *Clusters) Apply(ctx context.Context, clusters []Cluster, namespaces map
 	return held, nil
 }
 
-// next gives what is sent next of a cluster, and notes when it is held.
-func (c *Clusters) next(cluster *Cluster, held map[outlier.Key]error) lastSnapshot {
-	key := cluster.Key
-	before := c.last[key.Service.Namespace][key.String()]
-	if held[key] == nil {
-		t, err := before.with(cluster, false)
-		if err == nil {
-			return t
-		}
-		held[key] = err
-	}
-	if c.last == nil {
+// next gives what is sent next of a cluster.
+func (c *Clusters) next(cluster *Cluster, held bool) lastSnapshot {
+	if held && c.last == nil {
 		doubtful := cluster.InDoubt()
-		t, _ := before.with(&doubtful, false) // without a message where there is none even of this
-		return t
+		return lastSnapshot{}.with(&doubtful, false)
 	}
-	t, _ := before.with(cluster, true)
-	return t
+	return c.last[cluster.Key.Service.Namespace][cluster.Key.String()].with(cluster, held)
 }
 
 // firstError is the same one of some errors each time: it is reported again and again.
@@ -220,21 +209,17 @@ func detects(c *Cluster) (types.UID, int64) {
 
 // with gives what is told next, with the messages of before where they say it already. Of a cluster that is held only the hosts
 // are new; one that was never told has no message then.
-func (t lastSnapshot) with(c *Cluster, held bool) (lastSnapshot, error) {
+func (t lastSnapshot) with(c *Cluster, held bool) lastSnapshot {
 	next := t
 	next.hosts = c.Hosts
 	uid, generation := detects(c)
 	if !held && (t.cluster == nil || t.uid != uid || t.generation != generation || t.http2 != c.HTTP2) {
-		var err error
-		if next.cluster, err = outlier.NewCluster(&c.Assignment); err != nil {
-			return lastSnapshot{}, err
-		}
-		next.uid, next.generation, next.http2 = uid, generation, c.HTTP2
+		next.cluster, next.uid, next.generation, next.http2 = outlier.NewCluster(&c.Assignment), uid, generation, c.HTTP2
 	}
 	if t.endpoints == nil || !slices.Equal(t.hosts, c.Hosts) {
 		next.endpoints = outlier.NewEndpoints(c.Key.String(), c.Hosts)
 	}
-	return next, nil
+	return next
 }
 
 // record writes the audit line of one policy that Envoys are told of.
