@@ -89,6 +89,11 @@ func snapshotInStates(t *rapid.T, policies []*v1alpha1.OutlierPolicy, states map
 	return snap
 }
 
+// previousOf are clusters that were sent.
+func previousOf(sent map[outlier.Key]actuate.Cluster) previousState {
+	return previousState{last: func(key outlier.Key) (actuate.Cluster, bool) { last, was := sent[key]; return last, was }}
+}
+
 // byKey are the clusters by their keys.
 func byKey(clusters []actuate.Cluster) map[outlier.Key]actuate.Cluster {
 	all := map[outlier.Key]actuate.Cluster{}
@@ -178,9 +183,8 @@ func TestExplainAndEnvoysNeverDisagree(t *testing.T) {
 		policies, states := drawOutliers(rt)
 		listed := hosts("10.0.0.1", shopServices...)
 		before := policies[:rapid.IntRange(0, len(policies)).Draw(rt, "before")]
-		p.sent = nil
 		first := snapshotInStates(rt, before, nil, policy.Pause{})
-		p.keepSent(first, byKey(translate(first, listed, p.previous(first))))
+		sent := byKey(translate(first, listed, previousState{isFirst: true, last: previousOf(nil).last}))
 		for _, op := range before {
 			if rapid.Bool().Draw(rt, "edited") {
 				op.Generation++
@@ -189,7 +193,7 @@ func TestExplainAndEnvoysNeverDisagree(t *testing.T) {
 		}
 		paused := rapid.SampledFrom([]policy.Pause{{}, {}, {By: "rail"}, {By: "rail", Frozen: true}}).Draw(rt, "paused")
 		snap := snapshotInStates(rt, policies, states, paused)
-		clusters := translate(snap, listed, p.previous(snap))
+		clusters := translate(snap, listed, previousOf(sent))
 		for _, op := range policies {
 			if s := states[client.ObjectKeyFromObject(op)]; s != "doubtful" {
 				op.Status = statusOf(op, snap, p.Clusters, nil)

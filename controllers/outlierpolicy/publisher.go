@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/policy"
@@ -49,10 +48,6 @@ type Publisher struct {
 	pendingTranslation, pendingRecord, pendingStatuses, pendingPatches chan struct{}
 	// stale is what changed since it was translated last.
 	stale staleNamespaces
-	// sent is what Envoys were sent last, by namespace and cluster; nil at first. Only the publishing goroutine uses it.
-	sent map[string]map[outlier.Key]actuate.Cluster
-	// justRemoved are clusters that Server.Set has just removed. Only the publishing goroutine uses it.
-	justRemoved []string
 	// lastFull is when everything was translated last. Only the publishing goroutine uses it.
 	lastFull time.Time
 	// startedAt is when the core informers were synced; startupTimeout counts from it. Only the publishing goroutine uses it.
@@ -78,7 +73,7 @@ func NewPublisher(objects cache.Cache, opts Options, live client.Reader, clk clo
 	}
 	if opts.Clusters != nil {
 		opts.Clusters.Waits = p.isStarting
-		opts.Clusters.Server.OnProgress, opts.Clusters.Server.OnRemoved = p.onProgress, func(names []string) { p.justRemoved = names }
+		opts.Clusters.Server.OnProgress = p.onProgress
 	}
 	p.confirmer = newDeletionConfirmer(live, clk, p.requestTranslation)
 	p.policies.Init(policy.Hooks[*v1alpha1.OutlierPolicy, parsedPolicy]{
@@ -182,19 +177,19 @@ func (p *Publisher) publishNamespaces(ctx context.Context, changed sets.Set[stri
 		return 0, err
 	}
 	clusters := translate(snap, objects, p.previous(snap))
-	sent, again, err := p.apply(ctx, snap, clusters)
-	if err != nil {
-		return 0, err
+	if p.Clusters != nil {
+		if again, err = p.apply(ctx, snap, clusters); err != nil {
+			return 0, err
+		}
 	}
-	p.addServed(protocols(sent))
-	p.forgetRemoved(p.justRemoved) // after addServed: a removed cluster may be among those that were sent
-	p.justRemoved = nil
-	p.keepSent(snap, sent)
+	if snap.onlyNamespaces == nil {
+		p.lastFull = p.Clock.Now()
+	}
 	p.setSnapshot(snap)
 	return again, nil
 }
 
-// isStarting: nothing was sent yet, and startupTimeout isn't over.
+// isStarting: nothing was published yet, and startupTimeout isn't over.
 func (p *Publisher) isStarting() bool {
-	return p.sent == nil && p.Clock.Since(p.startedAt) < startupTimeout
+	return p.snapshot() == nil && p.Clock.Since(p.startedAt) < startupTimeout
 }

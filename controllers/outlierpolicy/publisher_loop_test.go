@@ -3,7 +3,6 @@ package outlierpolicy
 import (
 	"context"
 	"fmt"
-	"maps"
 	"testing"
 	"time"
 
@@ -30,8 +29,18 @@ func publisherOf(t *testing.T, before ...string) (*Publisher, *testclock.FakeClo
 	store := &objectStore{}
 	p, now := publisherWith(t, rules, store)
 	p.Informers, p.Clusters.Current = store.followed(t.Context(), t), confirmed{}
-	p.addServed(maps.All(anyProtocol(t, before...)))
+	p.addServed(anyProtocol(t, before...))
 	return p, now, store
+}
+
+// confirmDeletions has the objects read that are missing.
+func confirmDeletions(t *testing.T, p *Publisher) {
+	t.Helper()
+	for range p.confirmer.queue.Len() {
+		o, _ := p.confirmer.queue.Get()
+		p.confirmer.read(t.Context(), o)
+		p.confirmer.queue.Done(o)
+	}
 }
 
 // TestAServiceThatBecomesExternalNameKeepsItsCluster: its pods' addresses may be others' soon, and a cluster goes only with its Service.
@@ -73,11 +82,7 @@ func TestAClusterGoesWithItsRoute(t *testing.T) {
 	}
 	publish()
 	g.Expect(flat(p)).To(HaveKey("shop/web/80@httproute/checkout"))
-	for range p.confirmer.queue.Len() {
-		o, _ := p.confirmer.queue.Get()
-		p.confirmer.read(t.Context(), o)
-		p.confirmer.queue.Done(o)
-	}
+	confirmDeletions(t, p)
 	publish()
 	g.Expect(p.served).To(BeEmpty())
 	publish()

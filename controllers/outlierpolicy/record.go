@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 )
 
@@ -34,7 +33,7 @@ func (p *Publisher) readRecord(ctx context.Context) {
 			log.FromContext(ctx).Error(err, "Can't read which clusters Envoys have; none is served until that is known")
 			return false, nil
 		}
-		p.addServed(maps.All(clusters))
+		p.addServed(clusters)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		maps.Copy(p.recorded, clusters)
@@ -128,7 +127,7 @@ func (p *Publisher) forgetRemoved(names []string) {
 }
 
 // addServed adds clusters that Envoys were sent.
-func (p *Publisher) addServed(clusters iter.Seq2[outlier.Key, outlier.Protocol]) {
+func (p *Publisher) addServed(clusters map[outlier.Key]outlier.Protocol) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	changed := false
@@ -188,7 +187,7 @@ func (p *Publisher) missingObject(snap *policySnapshot, key outlier.Key) (o obje
 func (p *Publisher) previous(snap *policySnapshot) previousState {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	b := previousState{p.sent, map[types.NamespacedName]map[outlier.Key]outlier.Protocol{}}
+	b := previousState{p.latest == nil, p.Clusters.Last, map[types.NamespacedName]map[outlier.Key]outlier.Protocol{}}
 	for namespace := range coveredNamespaces(snap, p.served) {
 		for key, protocol := range p.served[namespace] {
 			if b.served[key.Service] == nil {
@@ -200,13 +199,10 @@ func (p *Publisher) previous(snap *policySnapshot) previousState {
 	return b
 }
 
-// protocols of the clusters that were sent.
-func protocols(sent map[outlier.Key]actuate.Cluster) iter.Seq2[outlier.Key, outlier.Protocol] {
-	return func(yield func(outlier.Key, outlier.Protocol) bool) {
-		for key, c := range sent {
-			if !yield(key, c.Protocol()) {
-				return
-			}
-		}
+// coveredNamespaces are the namespaces of a map that a snapshot covers.
+func coveredNamespaces[V any](snap *policySnapshot, all map[string]V) iter.Seq[string] {
+	if snap.onlyNamespaces == nil {
+		return maps.Keys(all)
 	}
+	return maps.Keys(snap.onlyNamespaces)
 }

@@ -213,10 +213,11 @@ func (p *Publisher) newSnapshot(changed sets.Set[string]) (*policySnapshot, erro
 		}
 	}
 	var known bool
-	if snap.paused, known = p.policies.PausedBy(); !known && p.sent == nil {
+	before := p.snapshot()
+	if snap.paused, known = p.policies.PausedBy(); !known && before == nil {
 		return nil, fmt.Errorf("no Guardrail is read yet")
 	}
-	if p.sent == nil || changed.HasAny("", p.Informers.OwnNamespace) || p.Clock.Since(p.lastFull) >= fullInterval || !snap.canExtend(p.snapshot()) {
+	if !snap.canExtend(before) || changed.HasAny("", p.Informers.OwnNamespace) || p.Clock.Since(p.lastFull) >= fullInterval {
 		return snap, nil
 	}
 	snap.onlyNamespaces = map[string]bool{}

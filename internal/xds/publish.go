@@ -41,8 +41,9 @@ type changes struct {
 }
 
 // Set serves a snapshot from now on. One goroutine calls it, ten times a second at most: more often, Envoys would replace clusters
-// faster than they warm them. New endpoints are published before the clusters that subscribe to them.
-func (s *Server) Set(ctx context.Context, snapshot Snapshot) {
+// faster than they warm them. New endpoints are published before the clusters that subscribe to them. It returns the clusters that are no
+// longer served.
+func (s *Server) Set(ctx context.Context, snapshot Snapshot) (gone []string) {
 	c := changes{clusters: map[string]*entry{}, endpoints: map[string]*entry{}, affected: set.New[string]()}
 	s.store.mu.Lock()
 	gone, delayed := s.store.removals(snapshot, s.MaxRemovalPercent, s.Clock.Now())
@@ -81,12 +82,10 @@ func (s *Server) Set(ctx context.Context, snapshot Snapshot) {
 	if len(c.clusters)+len(c.endpoints)+len(gone) > 0 || delayedChanged {
 		log.FromContext(ctx).V(1).Info("Pushed xDS", "clusters", len(c.clusters), "endpoints", len(c.endpoints), "removed", len(gone), "removalsDelayed", len(delayed.Clusters))
 	}
-	if len(gone) > 0 {
-		s.notify(s.OnRemoved, gone)
-	}
 	if affected := append(c.affected.SortedList(), gone...); len(affected) > 0 || delayedChanged {
 		s.notify(s.OnProgress, affected)
 	}
+	return gone
 }
 
 // unpublished is a cluster that isn't served yet, and noEndpoints those of one without hosts.

@@ -74,8 +74,6 @@ type Options struct {
 	// OnProgress is called with clusters that proxies may have accepted or rejected; with none when proxies connect or disconnect. It must
 	// not block.
 	OnProgress func(clusters []string)
-	// OnRemoved is called with clusters that are no longer served. It must not block.
-	OnRemoved func(clusters []string)
 }
 
 // Server serves the last snapshot. It is a Runnable of every replica.
