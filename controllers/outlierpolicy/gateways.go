@@ -164,29 +164,23 @@ func (*patcher) NeedLeaderElection() bool { return true }
 
 // Start patches whenever something is translated, until the context ends.
 func (p *patcher) Start(ctx context.Context) error {
-	var again <-chan time.Time
 	problem := ""
-	for {
-		again = nil
-		if err := p.patch(ctx); err != nil {
-			switch logger := log.FromContext(ctx); {
-			case problem == err.Error(): // log it once
-			case apierrors.IsConflict(err): // Envoy Gateway has just written its status
-				logger.V(1).Info("An EnvoyPatchPolicy changed since it was read; retrying", "conflict", err.Error())
-			default:
-				logger.Info("Can't patch all Gateways, which keep the EnvoyPatchPolicies that they have; retrying", "reason", err.Error())
-			}
-			problem, again = err.Error(), p.Clock.After(patchRetryAfter)
-		} else {
+	p.loop(ctx, p.patching, func(ctx context.Context) time.Duration {
+		err := p.patch(ctx)
+		switch logger := log.FromContext(ctx); {
+		case err == nil:
 			problem = ""
+			return 0
+		case problem == err.Error(): // log it once
+		case apierrors.IsConflict(err): // Envoy Gateway has just written its status
+			logger.V(1).Info("An EnvoyPatchPolicy changed since it was read; retrying", "conflict", err.Error())
+		default:
+			logger.Info("Can't patch all Gateways, which keep the EnvoyPatchPolicies that they have; retrying", "reason", err.Error())
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-p.pendingPatches:
-		case <-again:
-		}
-	}
+		problem = err.Error()
+		return patchRetryAfter
+	})
+	return nil
 }
 
 // patch applies the EnvoyPatchPolicies of all labeled Gateways, and removes those of Gateways that are no longer labeled.

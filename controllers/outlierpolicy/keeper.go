@@ -3,6 +3,7 @@ package outlierpolicy
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -167,37 +168,15 @@ func (p *Publisher) setSnapshot(snap *policySnapshot) {
 			p.enqueue(key)
 		}
 	}
-	select {
-	case p.pendingPatches <- struct{}{}:
-	default: // it is signaled already
-	}
+	p.patching.fire()
 }
 
-// onProgress is called when Envoys accept or reject clusters: for each ACK, also when thousands connect at once.
-func (p *Publisher) onProgress([]string) {
-	select {
-	case p.pendingStatuses <- struct{}{}:
-	default: // it is signaled already
-	}
-}
-
-// handleProgress has statuses updated after onProgress, once each minInterval at most, until the context ends.
-func (p *Publisher) handleProgress(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-p.pendingStatuses:
-		}
-		p.mu.Lock()
-		p.enqueueAll()
-		p.mu.Unlock()
-		select {
-		case <-ctx.Done():
-			return
-		case <-p.Clock.After(minInterval):
-		}
-	}
+// reportAll has all statuses updated, since Envoys accepted or rejected clusters, or ejected hosts.
+func (p *Publisher) reportAll(context.Context) (again time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.enqueueAll()
+	return 0
 }
 
 // enqueueAll needs mu.

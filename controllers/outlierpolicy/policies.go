@@ -52,7 +52,7 @@ func (p *Publisher) onVerdict(_ context.Context, before, now storedPolicy) {
 	}
 	p.stale.add(now.Object.Namespace)
 	if !now.Outdated {
-		p.requestTranslation()
+		p.translation.fire()
 	}
 }
 
@@ -61,13 +61,13 @@ func isDeleted(p storedPolicy) bool { return p.Object != nil && p.Object.Deletio
 
 func (p *Publisher) onDeleted(op *v1alpha1.OutlierPolicy) {
 	p.stale.add(op.Namespace)
-	p.requestTranslation()
+	p.translation.fire()
 }
 
 // onGuardrailChange has everything translated when a pause may have begun or ended.
 func (p *Publisher) onGuardrailChange(c guard.Change) {
 	if c.Policy {
-		p.requestTranslation()
+		p.translation.fire()
 	}
 }
 

@@ -170,9 +170,9 @@ func TestWhatChangesAtOnceIsTranslatedTogether(t *testing.T) {
 	last := p.snapshot()
 	for round := range 20 {
 		for range 20 {
-			p.requestTranslation()
+			p.translation.fire()
 		}
-		g.Eventually(func() int { return len(p.pendingTranslation) }, "5s", "1ms").Should(Equal(1))
+		g.Eventually(func() int { return len(p.translation) }, "5s", "1ms").Should(Equal(1))
 		g.Consistently(p.snapshot, "5ms", "1ms").Should(BeIdenticalTo(last), "it waits")
 		g.Eventually(now.Waiters, "5s", "1ms").Should(Equal(idle+2+round), "for this, and for when nothing changes, of which those of earlier rounds aren't taken back")
 		now.Step(minInterval)

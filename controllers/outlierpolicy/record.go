@@ -41,25 +41,16 @@ func (p *Publisher) readRecord(ctx context.Context) {
 	}) // it ends with the context only
 }
 
-// recordLoop writes the record whenever the served clusters changed, until the context ends.
-func (p *Publisher) recordLoop(ctx context.Context) {
+// record writes the record where the served clusters changed.
+func (p *Publisher) record(ctx context.Context) (again time.Duration) {
 	if p.Record == nil {
-		return
+		return 0
 	}
-	var again <-chan time.Time
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-p.pendingRecord:
-		case <-again:
-		}
-		again = nil
-		if err := p.writeRecord(ctx); err != nil {
-			log.FromContext(ctx).Error(err, "Can't record which clusters Envoys have; those without a policy might be missed after a restart")
-			again = p.Clock.After(recordRetryAfter)
-		}
+	if err := p.writeRecord(ctx); err != nil {
+		log.FromContext(ctx).Error(err, "Can't record which clusters Envoys have; those without a policy might be missed after a restart")
+		return recordRetryAfter
 	}
+	return 0
 }
 
 func (p *Publisher) writeRecord(ctx context.Context) error {
@@ -123,7 +114,7 @@ func (p *Publisher) forgetRemoved(names []string) {
 		}
 		p.stale.add(key.Service.Namespace)
 	}
-	p.requestRecord()
+	p.recording.fire()
 }
 
 // addServed adds clusters that Envoys were sent.
@@ -142,15 +133,7 @@ func (p *Publisher) addServed(clusters map[outlier.Key]outlier.Protocol) {
 		}
 	}
 	if changed {
-		p.requestRecord()
-	}
-}
-
-// requestRecord has the record written soon.
-func (p *Publisher) requestRecord() {
-	select {
-	case p.pendingRecord <- struct{}{}:
-	default: // it is requested already
+		p.recording.fire()
 	}
 }
 

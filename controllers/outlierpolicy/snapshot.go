@@ -197,7 +197,7 @@ func (p *Publisher) onObject(object any) {
 	default:
 		p.stale.add("")
 	}
-	p.requestTranslation()
+	p.translation.fire()
 }
 
 // newSnapshot is a snapshot without policies, of the namespaces that are to be translated. These are all when something changed that
