@@ -55,7 +55,7 @@ type Publisher struct {
 
 	mu sync.Mutex
 	// served are the clusters that Envoys may have, by namespace; needs mu, as all below. They stay until their Service or their route is
-	// gone. Recorded are those in the record.
+	// gone. Recorded are those in the record; the map is never changed.
 	served   map[string]map[outlier.Key]outlier.Protocol
 	recorded map[outlier.Key]outlier.Protocol
 	latest   *policySnapshot
@@ -69,7 +69,7 @@ func NewPublisher(objects cache.Cache, opts Options, live client.Reader, clk clo
 	p := &Publisher{
 		Options: opts, Clock: clk, translation: newTrigger(), recording: newTrigger(), reporting: newTrigger(), patching: newTrigger(),
 		watches: kube.NewWatches(objects),
-		served:  map[string]map[outlier.Key]outlier.Protocol{}, recorded: map[outlier.Key]outlier.Protocol{},
+		served:  map[string]map[outlier.Key]outlier.Protocol{},
 	}
 	if opts.Clusters != nil {
 		opts.Clusters.Waits = p.isStarting

@@ -47,17 +47,14 @@ func (m *memory) Read(context.Context) (map[outlier.Key]outlier.Protocol, error)
 	return maps.Clone(m.keys), m.broken
 }
 
-func (m *memory) Change(_ context.Context, add map[outlier.Key]outlier.Protocol, remove []outlier.Key, _ map[outlier.Key]outlier.Protocol) error {
+func (m *memory) Change(_ context.Context, _, now map[outlier.Key]outlier.Protocol) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.broken != nil {
 		return m.broken
 	}
 	m.writes++
-	maps.Copy(m.keys, add)
-	for _, key := range remove {
-		delete(m.keys, key)
-	}
+	m.keys = now
 	return nil
 }
 

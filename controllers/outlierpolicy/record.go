@@ -18,7 +18,7 @@ import (
 // Record is where all replicas record which clusters Envoys were sent.
 type Record interface {
 	Read(context.Context) (map[outlier.Key]outlier.Protocol, error)
-	Change(ctx context.Context, add map[outlier.Key]outlier.Protocol, remove []outlier.Key, all map[outlier.Key]outlier.Protocol) error
+	Change(ctx context.Context, before, now map[outlier.Key]outlier.Protocol) error
 }
 
 // readRecord reads the clusters that Envoys were sent before this process started. Nothing is published until then: a cluster whose
@@ -36,7 +36,7 @@ func (p *Publisher) readRecord(ctx context.Context) {
 		p.addServed(clusters)
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		maps.Copy(p.recorded, clusters)
+		p.recorded = clusters
 		return true, nil
 	}) // it ends with the context only
 }
@@ -57,43 +57,25 @@ func (p *Publisher) writeRecord(ctx context.Context) error {
 	if serves := p.Clusters.Server.Serves; serves != nil && !serves() {
 		return fmt.Errorf("the cluster isn't known to be this installation's")
 	}
-	add, remove, all := p.recordDiff()
-	if len(add)+len(remove) == 0 {
+	now := map[outlier.Key]outlier.Protocol{}
+	p.mu.Lock()
+	before := p.recorded
+	for _, clusters := range p.served {
+		maps.Copy(now, clusters)
+	}
+	p.mu.Unlock()
+	if maps.Equal(before, now) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	if err := p.Record.Change(ctx, add, remove, all); err != nil {
+	if err := p.Record.Change(ctx, before, now); err != nil {
 		return err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	maps.Copy(p.recorded, add)
-	for _, key := range remove {
-		delete(p.recorded, key)
-	}
+	p.recorded = now
 	return nil
-}
-
-// recordDiff is what is to be added to the record, what is to be removed from it, and all that it should have.
-func (p *Publisher) recordDiff() (add map[outlier.Key]outlier.Protocol, remove []outlier.Key, all map[outlier.Key]outlier.Protocol) {
-	add, all = map[outlier.Key]outlier.Protocol{}, map[outlier.Key]outlier.Protocol{}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, clusters := range p.served {
-		maps.Copy(all, clusters)
-	}
-	for key, protocol := range all {
-		if recorded, is := p.recorded[key]; !is || recorded != protocol {
-			add[key] = protocol
-		}
-	}
-	for key := range p.recorded {
-		if _, is := all[key]; !is {
-			remove = append(remove, key)
-		}
-	}
-	return add, remove, all
 }
 
 // forgetRemoved drops clusters that were removed from Envoys, since their Services or routes are gone.
