@@ -73,7 +73,7 @@ func shape(t *rapid.T, op *v1alpha1.OutlierPolicy) {
 
 // snapshotInStates is the snapshot of these policies in these states.
 func snapshotInStates(t *rapid.T, policies []*v1alpha1.OutlierPolicy, states map[types.NamespacedName]string, paused policy.Pause) *policySnapshot {
-	snap := &policySnapshot{policies: map[types.NamespacedName]*policyState{}, services: map[string][]*corev1.Service{"shop": shopServices}, presentServices: map[types.NamespacedName]bool{}, paused: paused}
+	snap := &policySnapshot{policies: map[types.NamespacedName]*policyState{}, clusters: map[string]map[types.NamespacedName]*policyClusters{}, services: map[string][]*corev1.Service{"shop": shopServices}, presentServices: map[types.NamespacedName]bool{}, paused: paused}
 	var read []*outlier.Policy
 	for _, op := range policies {
 		p, err := outlier.NewPolicy(op)

@@ -111,7 +111,7 @@ func silentReason(view *ejection.View, namespace string) policy.Stuck {
 }
 
 // writeStatus writes the ejections to a status. While they are pending the status keeps what it has.
-func (e *ejectionState) writeStatus(op *v1alpha1.OutlierPolicy, after *v1alpha1.OutlierPolicyStatus, state *policyState) {
+func (e *ejectionState) writeStatus(op *v1alpha1.OutlierPolicy, after *v1alpha1.OutlierPolicyStatus, holds []cluster) {
 	if e.pending {
 		for i := range after.Ancestors {
 			for _, before := range op.Status.Ancestors {
@@ -134,7 +134,7 @@ func (e *ejectionState) writeStatus(op *v1alpha1.OutlierPolicy, after *v1alpha1.
 		if len(op.Spec.TargetRefs) > 0 {
 			ref = &op.Spec.TargetRefs[i]
 		}
-		after.Ancestors[i].Ejected = new(e.countIn(state.clustersFor(ref)))
+		after.Ancestors[i].Ejected = new(e.countIn(clustersFor(ref, holds)))
 	}
 }
 

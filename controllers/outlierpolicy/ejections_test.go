@@ -62,10 +62,11 @@ func stepOf(t *testing.T, reported *reportedEjections, op *v1alpha1.OutlierPolic
 	snap := snapshotWith(t, []*v1alpha1.OutlierPolicy{op}, []*corev1.Service{web}, "")
 	key := client.ObjectKeyFromObject(op)
 	after := withStatus(op, statusOf(op, snap, nil, nil))
-	now := observeEjections(snap.policies[key].clusters, envoys)
+	holds := snap.clustersOf(snap.policies[key].policy).holds
+	now := observeEjections(holds, envoys)
 	before := reported.get(key, &op.Status)
 	next := keepSince(&now, before)
-	now.writeStatus(op, &after.Status, snap.policies[key])
+	now.writeStatus(op, &after.Status, holds)
 	var events recorded
 	switch {
 	case now.pending:
@@ -251,8 +252,9 @@ func TestWhomAPatchedGatewayHasEjectedIsNotKnown(t *testing.T) {
 			after := statusOf(op, snap, nil, []v1alpha1.OutlierAncestorStatus{{
 				AncestorRef: v1alpha1.OutlierAncestorReference{Group: "gateway.networking.k8s.io", Kind: "Gateway", Namespace: "edge", Name: "web"}, Clusters: test.clusters,
 			}})
-			e := observeEjections(snap.policies[key].clusters, envoysWith(viewOf(night, hostAt("10.0.0.1:8080")), nil, true))
-			e.writeStatus(op, &after, snap.policies[key])
+			holds := snap.clustersOf(snap.policies[key].policy).holds
+			e := observeEjections(holds, envoysWith(viewOf(night, hostAt("10.0.0.1:8080")), nil, true))
+			e.writeStatus(op, &after, holds)
 			if diff := cmp.Diff(test.ejected, after.Ejected); diff != "" || after.Ancestors[1].Ejected != nil {
 				t.Error(diff, after.Ancestors[1].Ejected)
 			}

@@ -106,10 +106,11 @@ func (k *keeper) updateEjections(op *v1alpha1.OutlierPolicy, after *v1alpha1.Out
 		return func() {}, false
 	}
 	key := client.ObjectKeyFromObject(op)
-	now := observeEjections(snap.policies[key].clusters, envoyObservations{k.Ejections.View(), k.connected, k.recentlyUnasked})
+	holds := snap.clustersOf(snap.policies[key].policy).holds
+	now := observeEjections(holds, envoyObservations{k.Ejections.View(), k.connected, k.recentlyUnasked})
 	before := k.reported.get(key, &op.Status)
 	reported := keepSince(&now, before)
-	now.writeStatus(op, after, snap.policies[key])
+	now.writeStatus(op, after, holds)
 	switch {
 	case now.pending:
 		return func() {}, true

@@ -66,7 +66,7 @@ func TestAServiceThatBecomesExternalNameKeepsItsCluster(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(flat(p)).To(HaveKeyWithValue("shop/web/80", And(ContainSubstring("no policy"), HaveSuffix("hosts []"))))
 	g.Expect(p.missingObjects(p.snapshot())).To(BeEmpty())
-	g.Expect(p.snapshot().policies[client.ObjectKeyFromObject(op)].clusters).To(BeEmpty())
+	g.Expect(p.snapshot().clusters["shop"][client.ObjectKeyFromObject(op)]).To(BeNil())
 }
 
 // TestAClusterGoesWithItsRoute and stays gone, though its Service is there: the record would have it served again.
@@ -137,7 +137,7 @@ func TestWhatNobodyConfirmsIsServedAfterAMinute(t *testing.T) {
 	g.Expect(flat(p)).To(HaveKeyWithValue("shop/web/80", And(ContainSubstring("detects false"), ContainSubstring("10.0.0.1"))))
 	g.Expect(p.writeRecord(t.Context())).To(Succeed())
 	g.Expect(record.keys).To(HaveLen(1), "Envoys have it")
-	g.Expect(p.snapshot().policies[client.ObjectKeyFromObject(op)].clusters[0].unconfirmed).To(HaveOccurred(), "the status tells")
+	g.Expect(p.snapshot().clusters["shop"][client.ObjectKeyFromObject(op)].holds[0].unconfirmed).To(HaveOccurred(), "the status tells")
 	doubtful = ""
 	_, err = p.publish(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
@@ -233,8 +233,10 @@ func BenchmarkOneEdit(b *testing.B) {
 		generation++
 		judge("team-000", "edited", generation)
 		publish()
-		if s := p.snapshot().policies[types.NamespacedName{Namespace: "team-000", Name: "edited"}]; s.generation != generation || len(s.clusters) != 1 {
-			b.Fatalf("it stands at generation %d with %d clusters", s.generation, len(s.clusters))
+		key := types.NamespacedName{Namespace: "team-000", Name: "edited"}
+		s, of := p.snapshot().policies[key], p.snapshot().clusters["team-000"][key]
+		if s.generation != generation || len(of.holds) != 1 {
+			b.Fatalf("it is of generation %d with %d clusters", s.generation, len(of.holds))
 		}
 	}
 }
