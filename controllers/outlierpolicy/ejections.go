@@ -174,20 +174,15 @@ func clearEjections(after *v1alpha1.OutlierPolicyStatus) {
 
 // reportedEjections are the ejections that were reported for each policy. A manager that starts takes those in the status, so that
 // nothing is reported twice.
-type reportedEjections struct {
-	mu  sync.Mutex
-	all map[types.NamespacedName]map[ejection.Host]reportedEjection // needs mu
-}
+type reportedEjections struct{ byPolicy sync.Map }
 
 // reportedEjection is since when this process has observed an ejection, and the since that was reported.
 type reportedEjection struct{ observedAt, since time.Time }
 
 // get returns what was reported for a policy.
 func (r *reportedEjections) get(key types.NamespacedName, status *v1alpha1.OutlierPolicyStatus) map[ejection.Host]reportedEjection {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if before, ok := r.all[key]; ok {
-		return before
+	if before, ok := r.byPolicy.Load(key); ok {
+		return before.(map[ejection.Host]reportedEjection)
 	}
 	before := map[ejection.Host]reportedEjection{}
 	for _, x := range status.Ejections {
@@ -197,6 +192,12 @@ func (r *reportedEjections) get(key types.NamespacedName, status *v1alpha1.Outli
 	}
 	return before
 }
+
+func (r *reportedEjections) set(key types.NamespacedName, now map[ejection.Host]reportedEjection) {
+	r.byPolicy.Store(key, now)
+}
+
+func (r *reportedEjections) forget(key types.NamespacedName) { r.byPolicy.Delete(key) }
 
 // keepSince keeps the since that was reported before for ejections that continue, and returns what is to be reported now.
 func keepSince(e *ejectionState, before map[ejection.Host]reportedEjection) map[ejection.Host]reportedEjection {
@@ -211,21 +212,6 @@ func keepSince(e *ejectionState, before map[ejection.Host]reportedEjection) map[
 		e.ejections[h] = x
 	}
 	return now
-}
-
-func (r *reportedEjections) set(key types.NamespacedName, now map[ejection.Host]reportedEjection) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.all == nil {
-		r.all = map[types.NamespacedName]map[ejection.Host]reportedEjection{}
-	}
-	r.all[key] = now
-}
-
-func (r *reportedEjections) forget(key types.NamespacedName) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.all, key)
 }
 
 // notAsked is since when some Envoy that gets clusters of a namespace isn't polled for ejections. A short interruption, as while an Envoy

@@ -137,8 +137,12 @@ func (snap *policySnapshot) addCluster(a *outlier.Assignment, hosts []outlier.Ho
 
 // clustersOf are the clusters of a policy, in all namespaces for the cluster's default.
 func (snap *policySnapshot) clustersOf(p *outlier.Policy) (all policyClusters) {
-	for namespace, clusters := range snap.clusters {
-		if of := clusters[p.Key()]; of != nil && (namespace == p.Namespace || snap.index.IsGlobal(p)) {
+	namespaces := maps.Keys(snap.clusters)
+	if !snap.index.IsGlobal(p) {
+		namespaces = slices.Values([]string{p.Namespace})
+	}
+	for namespace := range namespaces {
+		if of := snap.clusters[namespace][p.Key()]; of != nil {
 			all.holds = append(all.holds, of.holds...)
 			all.overridden, all.conflicted = all.overridden+of.overridden, all.conflicted+of.conflicted
 		}
