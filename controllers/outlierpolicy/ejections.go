@@ -43,7 +43,7 @@ type envoyObservations struct {
 	// connected counts the Envoys that get a namespace's clusters, by identity; known is false while other replicas' aren't known.
 	connected func(namespace string) (by map[string]int, known bool)
 	// recentlyConnected says whether Envoys that aren't polled connected so recently that they may not be ready yet.
-	recentlyConnected func(namespace string, notAsked bool) bool
+	recentlyConnected func(namespace string, unpolled bool) bool
 }
 
 // observeEjections returns what Envoys report of a policy's clusters.
@@ -80,17 +80,17 @@ func observeEjections(clusters []cluster, envoys envoyObservations) ejectionStat
 // unknownReason says why ejections of a namespace's Services aren't known; pending: they may be known in a moment.
 func (k *envoyObservations) unknownReason(namespace string) (stuck policy.Stuck, pending bool) {
 	connected, known := k.connected(namespace)
-	notAsked := k.view.NotAsked(namespace, connected)
-	recent := k.recentlyConnected(namespace, notAsked > 0)
+	unpolled := k.view.NotPolled(namespace, connected)
+	recent := k.recentlyConnected(namespace, unpolled > 0)
 	if stuck = silentReason(k.view, namespace); stuck.Reason != "" {
 		return stuck, false
 	}
 	switch {
 	case !known:
 		return policy.Stuck{Reason: v1alpha1.ReasonEnvoysNotAsked, Message: "It isn't known yet which Envoys are connected to other replicas, and so it isn't known whom they have ejected."}, false
-	case notAsked > 0:
+	case unpolled > 0:
 		return policy.Stuck{Reason: v1alpha1.ReasonEnvoysNotAsked, Message: fmt.Sprintf("%d Envoys get clusters of namespace %s and aren't asked whom they have ejected, and so it isn't known: "+
-			"the Services in --ejections-from don't lead to them, or they aren't ready, as while they drain.", notAsked, namespace)}, recent
+			"the Services in --ejections-from don't lead to them, or they aren't ready, as while they drain.", unpolled, namespace)}, recent
 	}
 	return stuck, false
 }
@@ -214,9 +214,9 @@ func keepSince(e *ejectionState, before map[ejection.Host]reportedEjection) map[
 	return now
 }
 
-// notAsked is since when some Envoy that gets clusters of a namespace isn't polled for ejections. A short interruption, as while an Envoy
+// unpolled is since when some Envoy that gets clusters of a namespace isn't polled for ejections. A short interruption, as while an Envoy
 // reconnects, doesn't begin a new period.
-type notAsked struct {
+type unpolled struct {
 	mu  sync.Mutex
 	all map[string]period // needs mu
 }
@@ -225,12 +225,12 @@ type notAsked struct {
 type period struct{ start, end time.Time }
 
 // since updates a namespace's period, and returns for how long it has lasted; 0 when there is none.
-func (n *notAsked) since(namespace string, unasked bool, now time.Time) time.Duration {
+func (n *unpolled) since(namespace string, isUnpolled bool, now time.Time) time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	p, known := n.all[namespace]
 	over := !p.end.IsZero() && now.Sub(p.end) >= ejection.StaleAfter
-	if !unasked {
+	if !isUnpolled {
 		if over {
 			delete(n.all, namespace)
 		} else if known && p.end.IsZero() {

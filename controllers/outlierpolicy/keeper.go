@@ -27,7 +27,7 @@ type keeper struct {
 
 	// reported are the ejections that Events were written for.
 	reported reportedEjections
-	notAsked notAsked
+	unpolled unpolled
 }
 
 func (k *keeper) steps() policy.Steps[*v1alpha1.OutlierPolicy] {
@@ -107,7 +107,7 @@ func (k *keeper) updateEjections(op *v1alpha1.OutlierPolicy, after *v1alpha1.Out
 	}
 	key := client.ObjectKeyFromObject(op)
 	holds := snap.clustersOf(snap.policies[key].policy).holds
-	now := observeEjections(holds, envoyObservations{k.Ejections.View(), k.connected, k.recentlyUnasked})
+	now := observeEjections(holds, envoyObservations{k.Ejections.View(), k.connected, k.recentlyUnpolled})
 	before := k.reported.get(key, &op.Status)
 	reported := keepSince(&now, before)
 	now.writeStatus(op, after, holds)
@@ -128,14 +128,14 @@ func (k *keeper) connected(namespace string) (by map[string]int, known bool) {
 	if k.Clusters == nil {
 		return nil, true
 	}
-	known = k.Clusters.KnowsOthers() // read before the counts, which may only be newer
+	known = k.Clusters.OthersKnown() // read before the counts, which may only be newer
 	return k.Clusters.Server.Connected(namespace), known
 }
 
-// recentlyUnasked says whether there have been Envoys that aren't polled for so short a time that they may not be ready yet: they connect
+// recentlyUnpolled says whether there have been Envoys that aren't polled for so short a time that they may not be ready yet: they connect
 // before they are ready, and are polled once they are.
-func (k *keeper) recentlyUnasked(namespace string, unasked bool) bool {
-	return k.notAsked.since(namespace, unasked, k.Clock.Now()) < ejection.StaleAfter
+func (k *keeper) recentlyUnpolled(namespace string, isUnpolled bool) bool {
+	return k.unpolled.since(namespace, isUnpolled, k.Clock.Now()) < ejection.StaleAfter
 }
 
 // service returns the Service of a name in the snapshot; nil for none.

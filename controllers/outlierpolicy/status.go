@@ -110,7 +110,7 @@ func ancestorStatus(op *v1alpha1.OutlierPolicy, snap *policySnapshot, of policyC
 	policy.Set(&a.Conditions, op.Generation, acceptedCondition(op, s, snap, ref, clusters, of.overridden))
 	programmed, proxies := programmedCondition(clusters, envoys, snap.paused)
 	policy.Set(&a.Conditions, op.Generation, programmed)
-	if envoys != nil && envoys.KnowsOthers() {
+	if envoys != nil && envoys.OthersKnown() {
 		a.Proxies = &proxies
 	}
 	if len(clusters) > 0 && s.policy.Detects() {
@@ -216,7 +216,7 @@ func progressOf(clusters []cluster, envoys *actuate.Clusters) (t envoyProgress) 
 			t.nacks = append(t.nacks, fmt.Sprintf("%s: %s", one.Key, r.Message))
 		}
 	}
-	t.unknown = !envoys.KnowsOthers() // read before the counts, which may only be newer
+	t.unknown = !envoys.OthersKnown() // read before the counts, which may only be newer
 	connected, acked := envoys.CountProxies(keys)
 	t.proxies = v1alpha1.OutlierProxies{Connected: int32(connected), Acked: int32(acked)}
 	return t

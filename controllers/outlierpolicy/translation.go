@@ -37,7 +37,7 @@ func (p *Publisher) apply(ctx context.Context, snap *policySnapshot, clusters []
 	snap.setUnconfirmed(held)
 	sent := make(map[outlier.Key]outlier.Protocol, len(clusters))
 	for i := range clusters {
-		if last, told := p.Clusters.Last(clusters[i].Key); told {
+		if last, wasSent := p.Clusters.Last(clusters[i].Key); wasSent {
 			sent[last.Key] = last.Protocol()
 		}
 	}

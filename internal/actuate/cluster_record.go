@@ -47,7 +47,7 @@ func (t *ClusterRecord) Read(ctx context.Context) (map[outlier.Key]outlier.Proto
 	}
 	names, err := decompress(stored.BinaryData[clusterRecordKey])
 	if err != nil {
-		return nil, fmt.Errorf("read ConfigMap %s/%s: %w; deleted, it is made anew of the clusters that policies hold for", t.Namespace, clusterRecordName, err)
+		return nil, fmt.Errorf("read ConfigMap %s/%s: %w; delete the ConfigMap, and Autohealer creates it again from the clusters that policies hold for", t.Namespace, clusterRecordName, err)
 	}
 	clusters := make(map[outlier.Key]outlier.Protocol, len(names))
 	for name := range names {
@@ -84,7 +84,7 @@ func (t *ClusterRecord) Change(ctx context.Context, before, now map[outlier.Key]
 			}
 		}
 		for key, protocol := range now {
-			if told, is := had[key]; is && told == protocol {
+			if recorded, is := had[key]; is && recorded == protocol {
 				continue
 			}
 			names[key.String()] = true

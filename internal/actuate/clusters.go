@@ -86,7 +86,7 @@ type Absent struct{ Missing, Gone []outlier.Key }
 // long as it is waited for, since Envoys would miss what isn't there. After that clusters in doubt are told so: they detect nothing.
 func (c *Clusters) Apply(ctx context.Context, clusters []Cluster, absent Absent) (held map[outlier.Key]error, removed []string, err error) {
 	if c.Server.Serves != nil && !c.Server.Serves() {
-		return nil, nil, errors.New("tell Envoys: the cluster isn't known to be this installation's")
+		return nil, nil, errors.New("serve Envoys: the cluster isn't known to be this installation's")
 	}
 	news, held := c.check(ctx, clusters)
 	if c.last == nil && len(held) > 0 && (c.Waits == nil || c.Waits()) {
@@ -121,12 +121,12 @@ func (c *Clusters) Apply(ctx context.Context, clusters []Cluster, absent Absent)
 }
 
 // Last is a cluster as Envoys were told of it last. Only the goroutine that tells may ask.
-func (c *Clusters) Last(key outlier.Key) (last Cluster, told bool) {
+func (c *Clusters) Last(key outlier.Key) (last Cluster, wasSent bool) {
 	if c == nil {
 		return last, false
 	}
-	sent, told := c.last[key.String()]
-	return sent.Cluster, told
+	sent, wasSent := c.last[key.String()]
+	return sent.Cluster, wasSent
 }
 
 // firstError is the same one of some errors each time: it is reported again and again.
@@ -164,7 +164,7 @@ func (c *Clusters) check(ctx context.Context, clusters []Cluster) (news map[type
 	}
 	for uid, err := range c.Current.CheckAll(ctx, v1alpha1.GroupVersion.WithKind("OutlierPolicy"), admitted) {
 		for _, cluster := range news[uid] {
-			held[cluster.Key] = fmt.Errorf("tell Envoys of OutlierPolicy %s: %w", cluster.Policy.Key(), err)
+			held[cluster.Key] = fmt.Errorf("serve OutlierPolicy %s to Envoys: %w", cluster.Policy.Key(), err)
 		}
 		delete(news, uid)
 	}
@@ -178,7 +178,7 @@ func covered(c *Cluster) error {
 	}
 	v, p := c.Admitted, c.Policy
 	if !v.Valid() || v.UID() != p.UID || v.Generation() != p.Generation || !v.Enforces() && !p.Settings.Observe {
-		return fmt.Errorf("tell Envoys of OutlierPolicy %s: %w", p.Key(), ErrNotValidated)
+		return fmt.Errorf("serve OutlierPolicy %s to Envoys: %w", p.Key(), ErrNotValidated)
 	}
 	return nil
 }
@@ -248,8 +248,8 @@ func (c *Clusters) CountProxies(clusters []outlier.Key) (connected, acked int) {
 	return c.Server.CountProxies(names(clusters))
 }
 
-// KnowsOthers says whether what is told of Envoys includes those that are connected to other replicas.
-func (c *Clusters) KnowsOthers() bool { return c.Others == nil || c.Others() }
+// OthersKnown says whether what is told of Envoys includes those that are connected to other replicas.
+func (c *Clusters) OthersKnown() bool { return c.Others == nil || c.Others() }
 
 // DelayedRemovals tells which clusters would be gone if they weren't too many at a time.
 func (c *Clusters) DelayedRemovals() xds.DelayedRemovals { return c.Server.DelayedRemovals() }
