@@ -158,7 +158,7 @@ func (p *Publisher) publishLoop(ctx context.Context) {
 
 // nextDelay is the time until the next translation: after the given time, 0 for none, and when everything is due at the latest.
 func (p *Publisher) nextDelay(again time.Duration) time.Duration {
-	return min(cmp.Or(again, fullInterval), p.lastFull.Add(fullInterval).Sub(p.Clock.Now()))
+	return max(minInterval, min(cmp.Or(again, fullInterval), p.lastFull.Add(fullInterval).Sub(p.Clock.Now())))
 }
 
 // publish translates what may have changed and has it served. It returns when to translate again even if nothing changes: 0 for never.

@@ -156,6 +156,8 @@ func TestIncrementalTranslationsDontDelayTheFullOne(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(p.snapshot().onlyNamespaces).To(HaveLen(1))
 	g.Expect(p.nextDelay(again)).To(Equal(time.Second))
+	now.Step(time.Hour)
+	g.Expect(p.nextDelay(again)).To(Equal(minInterval), "a translation that took long has the full one come next, and not never")
 }
 
 func TestWhatChangesAtOnceIsTranslatedTogether(t *testing.T) {

@@ -152,7 +152,7 @@ func (p *Publisher) missingObject(snap *policySnapshot, key outlier.Key) (o obje
 func (p *Publisher) previous(snap *policySnapshot) previousState {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	b := previousState{p.latest == nil, p.Clusters.Last, map[types.NamespacedName]map[outlier.Key]outlier.Protocol{}}
+	b := previousState{p.latest == nil || p.Clusters == nil, p.Clusters.Last, map[types.NamespacedName]map[outlier.Key]outlier.Protocol{}}
 	for namespace := range coveredNamespaces(snap, p.served) {
 		for key, protocol := range p.served[namespace] {
 			if b.served[key.Service] == nil {

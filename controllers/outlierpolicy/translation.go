@@ -48,7 +48,7 @@ func (p *Publisher) apply(ctx context.Context, snap *policySnapshot, clusters []
 
 // previousState is what a translation starts from.
 type previousState struct {
-	// isFirst: nothing was published yet.
+	// isFirst: nothing was sent yet, or no xDS is served.
 	isFirst bool
 	// last is a cluster as Envoys were sent it last. Those of Services and routes that are missing stay: one that returns during a freeze, or
 	// while its policy is doubtful, continues as it was.
