@@ -67,7 +67,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		}
 	}
 	if a := opts.Ejections; a != nil {
-		if err := a.AddToManager(mgr, func() { p.onProgress(nil) }); err != nil {
+		if err := a.AddToManager(mgr, p.reporting.fire); err != nil {
 			return err
 		}
 	}

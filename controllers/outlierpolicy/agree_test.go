@@ -73,7 +73,7 @@ func shape(t *rapid.T, op *v1alpha1.OutlierPolicy) {
 
 // snapshotInStates is the snapshot of these policies in these states.
 func snapshotInStates(t *rapid.T, policies []*v1alpha1.OutlierPolicy, states map[types.NamespacedName]string, paused policy.Pause) *policySnapshot {
-	snap := &policySnapshot{policies: map[types.NamespacedName]*policyState{}, services: map[string][]*corev1.Service{"shop": shopServices}, presentServices: map[types.NamespacedName]bool{}, paused: paused}
+	snap := &policySnapshot{policies: map[types.NamespacedName]*policyState{}, clusters: map[string]map[types.NamespacedName]*policyClusters{}, services: map[string][]*corev1.Service{"shop": shopServices}, presentServices: map[types.NamespacedName]bool{}, paused: paused}
 	var read []*outlier.Policy
 	for _, op := range policies {
 		p, err := outlier.NewPolicy(op)
@@ -87,6 +87,11 @@ func snapshotInStates(t *rapid.T, policies []*v1alpha1.OutlierPolicy, states map
 	}
 	snap.index = outlier.NewIndex(read, shopRoutes, systemNamespace)
 	return snap
+}
+
+// previousOf are clusters that were sent.
+func previousOf(sent map[outlier.Key]actuate.Cluster) previousState {
+	return previousState{last: func(key outlier.Key) (actuate.Cluster, bool) { last, was := sent[key]; return last, was }}
 }
 
 // byKey are the clusters by their keys.
@@ -178,9 +183,8 @@ func TestExplainAndEnvoysNeverDisagree(t *testing.T) {
 		policies, states := drawOutliers(rt)
 		listed := hosts("10.0.0.1", shopServices...)
 		before := policies[:rapid.IntRange(0, len(policies)).Draw(rt, "before")]
-		p.sent = nil
 		first := snapshotInStates(rt, before, nil, policy.Pause{})
-		p.keepSent(first, byKey(translate(first, listed, p.previous(first))))
+		sent := byKey(translate(first, listed, previousState{isFirst: true, last: previousOf(nil).last}))
 		for _, op := range before {
 			if rapid.Bool().Draw(rt, "edited") {
 				op.Generation++
@@ -189,7 +193,7 @@ func TestExplainAndEnvoysNeverDisagree(t *testing.T) {
 		}
 		paused := rapid.SampledFrom([]policy.Pause{{}, {}, {By: "rail"}, {By: "rail", Frozen: true}}).Draw(rt, "paused")
 		snap := snapshotInStates(rt, policies, states, paused)
-		clusters := translate(snap, listed, p.previous(snap))
+		clusters := translate(snap, listed, previousOf(sent))
 		for _, op := range policies {
 			if s := states[client.ObjectKeyFromObject(op)]; s != "doubtful" {
 				op.Status = statusOf(op, snap, p.Clusters, nil)

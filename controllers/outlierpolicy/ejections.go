@@ -43,7 +43,7 @@ type envoyObservations struct {
 	// connected counts the Envoys that get a namespace's clusters, by identity; known is false while other replicas' aren't known.
 	connected func(namespace string) (by map[string]int, known bool)
 	// recentlyConnected says whether Envoys that aren't polled connected so recently that they may not be ready yet.
-	recentlyConnected func(namespace string, notAsked bool) bool
+	recentlyConnected func(namespace string, unpolled bool) bool
 }
 
 // observeEjections returns what Envoys report of a policy's clusters.
@@ -80,17 +80,17 @@ func observeEjections(clusters []cluster, envoys envoyObservations) ejectionStat
 // unknownReason says why ejections of a namespace's Services aren't known; pending: they may be known in a moment.
 func (k *envoyObservations) unknownReason(namespace string) (stuck policy.Stuck, pending bool) {
 	connected, known := k.connected(namespace)
-	notAsked := k.view.NotAsked(namespace, connected)
-	recent := k.recentlyConnected(namespace, notAsked > 0)
+	unpolled := k.view.NotPolled(namespace, connected)
+	recent := k.recentlyConnected(namespace, unpolled > 0)
 	if stuck = silentReason(k.view, namespace); stuck.Reason != "" {
 		return stuck, false
 	}
 	switch {
 	case !known:
 		return policy.Stuck{Reason: v1alpha1.ReasonEnvoysNotAsked, Message: "It isn't known yet which Envoys are connected to other replicas, and so it isn't known whom they have ejected."}, false
-	case notAsked > 0:
+	case unpolled > 0:
 		return policy.Stuck{Reason: v1alpha1.ReasonEnvoysNotAsked, Message: fmt.Sprintf("%d Envoys get clusters of namespace %s and aren't asked whom they have ejected, and so it isn't known: "+
-			"the Services in --ejections-from don't lead to them, or they aren't ready, as while they drain.", notAsked, namespace)}, recent
+			"the Services in --ejections-from don't lead to them, or they aren't ready, as while they drain.", unpolled, namespace)}, recent
 	}
 	return stuck, false
 }
@@ -111,7 +111,7 @@ func silentReason(view *ejection.View, namespace string) policy.Stuck {
 }
 
 // writeStatus writes the ejections to a status. While they are pending the status keeps what it has.
-func (e *ejectionState) writeStatus(op *v1alpha1.OutlierPolicy, after *v1alpha1.OutlierPolicyStatus, state *policyState) {
+func (e *ejectionState) writeStatus(op *v1alpha1.OutlierPolicy, after *v1alpha1.OutlierPolicyStatus, holds []cluster) {
 	if e.pending {
 		for i := range after.Ancestors {
 			for _, before := range op.Status.Ancestors {
@@ -134,7 +134,7 @@ func (e *ejectionState) writeStatus(op *v1alpha1.OutlierPolicy, after *v1alpha1.
 		if len(op.Spec.TargetRefs) > 0 {
 			ref = &op.Spec.TargetRefs[i]
 		}
-		after.Ancestors[i].Ejected = new(e.countIn(state.clustersFor(ref)))
+		after.Ancestors[i].Ejected = new(e.countIn(clustersFor(ref, holds)))
 	}
 }
 
@@ -174,20 +174,15 @@ func clearEjections(after *v1alpha1.OutlierPolicyStatus) {
 
 // reportedEjections are the ejections that were reported for each policy. A manager that starts takes those in the status, so that
 // nothing is reported twice.
-type reportedEjections struct {
-	mu  sync.Mutex
-	all map[types.NamespacedName]map[ejection.Host]reportedEjection // needs mu
-}
+type reportedEjections struct{ byPolicy sync.Map }
 
 // reportedEjection is since when this process has observed an ejection, and the since that was reported.
 type reportedEjection struct{ observedAt, since time.Time }
 
 // get returns what was reported for a policy.
 func (r *reportedEjections) get(key types.NamespacedName, status *v1alpha1.OutlierPolicyStatus) map[ejection.Host]reportedEjection {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if before, ok := r.all[key]; ok {
-		return before
+	if before, ok := r.byPolicy.Load(key); ok {
+		return before.(map[ejection.Host]reportedEjection)
 	}
 	before := map[ejection.Host]reportedEjection{}
 	for _, x := range status.Ejections {
@@ -197,6 +192,12 @@ func (r *reportedEjections) get(key types.NamespacedName, status *v1alpha1.Outli
 	}
 	return before
 }
+
+func (r *reportedEjections) set(key types.NamespacedName, now map[ejection.Host]reportedEjection) {
+	r.byPolicy.Store(key, now)
+}
+
+func (r *reportedEjections) forget(key types.NamespacedName) { r.byPolicy.Delete(key) }
 
 // keepSince keeps the since that was reported before for ejections that continue, and returns what is to be reported now.
 func keepSince(e *ejectionState, before map[ejection.Host]reportedEjection) map[ejection.Host]reportedEjection {
@@ -213,24 +214,9 @@ func keepSince(e *ejectionState, before map[ejection.Host]reportedEjection) map[
 	return now
 }
 
-func (r *reportedEjections) set(key types.NamespacedName, now map[ejection.Host]reportedEjection) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.all == nil {
-		r.all = map[types.NamespacedName]map[ejection.Host]reportedEjection{}
-	}
-	r.all[key] = now
-}
-
-func (r *reportedEjections) forget(key types.NamespacedName) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.all, key)
-}
-
-// notAsked is since when some Envoy that gets clusters of a namespace isn't polled for ejections. A short interruption, as while an Envoy
+// unpolled is since when some Envoy that gets clusters of a namespace isn't polled for ejections. A short interruption, as while an Envoy
 // reconnects, doesn't begin a new period.
-type notAsked struct {
+type unpolled struct {
 	mu  sync.Mutex
 	all map[string]period // needs mu
 }
@@ -239,12 +225,12 @@ type notAsked struct {
 type period struct{ start, end time.Time }
 
 // since updates a namespace's period, and returns for how long it has lasted; 0 when there is none.
-func (n *notAsked) since(namespace string, unasked bool, now time.Time) time.Duration {
+func (n *unpolled) since(namespace string, isUnpolled bool, now time.Time) time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	p, known := n.all[namespace]
 	over := !p.end.IsZero() && now.Sub(p.end) >= ejection.StaleAfter
-	if !unasked {
+	if !isUnpolled {
 		if over {
 			delete(n.all, namespace)
 		} else if known && p.end.IsZero() {

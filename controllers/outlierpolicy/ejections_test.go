@@ -30,7 +30,7 @@ func hostAt(address string) ejection.Host {
 
 // viewOf is the view of one Envoy that has ejected some hosts since a time.
 func viewOf(since time.Time, hosts ...ejection.Host) *ejection.View {
-	e := (&ejection.Envoy{Name: "edge/envoy-0", FirstAsked: night.Add(-time.Hour)}).WithAnswer(ejection.Scope{All: true}, hosts, since)
+	e := (&ejection.Envoy{Name: "edge/envoy-0", FirstPolled: night.Add(-time.Hour)}).WithAnswer(ejection.Scope{All: true}, hosts, since)
 	return ejection.NewView([]ejection.Envoy{e}, nil, since)
 }
 
@@ -62,10 +62,11 @@ func stepOf(t *testing.T, reported *reportedEjections, op *v1alpha1.OutlierPolic
 	snap := snapshotWith(t, []*v1alpha1.OutlierPolicy{op}, []*corev1.Service{web}, "")
 	key := client.ObjectKeyFromObject(op)
 	after := withStatus(op, statusOf(op, snap, nil, nil))
-	now := observeEjections(snap.policies[key].clusters, envoys)
+	holds := snap.clustersOf(snap.policies[key].policy).holds
+	now := observeEjections(holds, envoys)
 	before := reported.get(key, &op.Status)
 	next := keepSince(&now, before)
-	now.writeStatus(op, &after.Status, snap.policies[key])
+	now.writeStatus(op, &after.Status, holds)
 	var events recorded
 	switch {
 	case now.pending:
@@ -157,7 +158,7 @@ func TestAnEjectionIsOfThePodThatHasTheHost(t *testing.T) {
 func TestWhatIsNotKnownIsNotInTheStatus(t *testing.T) {
 	op, reported := stored("shop", "web", 1, target("web", "")), &reportedEjections{}
 	op, _ = step(t, reported, op, viewOf(night, hostAt("10.0.0.1:8080")))
-	silent := ejection.Envoy{Name: "edge/envoy-0", FirstAsked: night.Add(-time.Minute), Problem: "connection refused"}
+	silent := ejection.Envoy{Name: "edge/envoy-0", FirstPolled: night.Add(-time.Minute), Problem: "connection refused"}
 	for view, want := range map[*ejection.View]string{
 		ejection.NewView([]ejection.Envoy{silent}, nil, night): "EnvoysNotAnswering: 1 of 1 Envoys don't say whom they have ejected, and so it isn't known: edge/envoy-0: connection refused.",
 		ejection.NewView(nil, []string{"Service edge/envoys has no ready endpoints"}, night): "NoEnvoys: Not all Envoys are known, and so it isn't known whom they have ejected: " +
@@ -226,7 +227,7 @@ func TestAnEnvoyThatIsNotAskedLeavesNothingKnown(t *testing.T) {
 	if after, _ := stepOf(t, reported, op, soon); *after.Status.Ejected != 1 || unknown(after) != "" {
 		t.Errorf("one that came just now may yet be asked: %+v", after.Status)
 	}
-	var n notAsked
+	var n unpolled
 	for _, c := range []struct {
 		at   time.Duration
 		is   bool
@@ -251,8 +252,9 @@ func TestWhomAPatchedGatewayHasEjectedIsNotKnown(t *testing.T) {
 			after := statusOf(op, snap, nil, []v1alpha1.OutlierAncestorStatus{{
 				AncestorRef: v1alpha1.OutlierAncestorReference{Group: "gateway.networking.k8s.io", Kind: "Gateway", Namespace: "edge", Name: "web"}, Clusters: test.clusters,
 			}})
-			e := observeEjections(snap.policies[key].clusters, envoysWith(viewOf(night, hostAt("10.0.0.1:8080")), nil, true))
-			e.writeStatus(op, &after, snap.policies[key])
+			holds := snap.clustersOf(snap.policies[key].policy).holds
+			e := observeEjections(holds, envoysWith(viewOf(night, hostAt("10.0.0.1:8080")), nil, true))
+			e.writeStatus(op, &after, holds)
 			if diff := cmp.Diff(test.ejected, after.Ejected); diff != "" || after.Ancestors[1].Ejected != nil {
 				t.Error(diff, after.Ancestors[1].Ejected)
 			}

@@ -20,7 +20,6 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/actuate"
-	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 	"github.com/resourcestack/autohealer/internal/kube/outliers"
 	"github.com/resourcestack/autohealer/internal/policy"
@@ -165,29 +164,23 @@ func (*patcher) NeedLeaderElection() bool { return true }
 
 // Start patches whenever something is translated, until the context ends.
 func (p *patcher) Start(ctx context.Context) error {
-	var again <-chan time.Time
 	problem := ""
-	for {
-		again = nil
-		if err := p.patch(ctx); err != nil {
-			switch logger := log.FromContext(ctx); {
-			case problem == err.Error(): // log it once
-			case apierrors.IsConflict(err): // Envoy Gateway has just written its status
-				logger.V(1).Info("An EnvoyPatchPolicy changed since it was read; retrying", "conflict", err.Error())
-			default:
-				logger.Info("Can't patch all Gateways, which keep the EnvoyPatchPolicies that they have; retrying", "reason", err.Error())
-			}
-			problem, again = err.Error(), p.Clock.After(patchRetryAfter)
-		} else {
+	p.loop(ctx, p.patching, func(ctx context.Context) time.Duration {
+		err := p.patch(ctx)
+		switch logger := log.FromContext(ctx); {
+		case err == nil:
 			problem = ""
+			return 0
+		case problem == err.Error(): // log it once
+		case apierrors.IsConflict(err): // Envoy Gateway has just written its status
+			logger.V(1).Info("An EnvoyPatchPolicy changed since it was read; retrying", "conflict", err.Error())
+		default:
+			logger.Info("Can't patch all Gateways, which keep the EnvoyPatchPolicies that they have; retrying", "reason", err.Error())
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-p.pendingPatches:
-		case <-again:
-		}
-	}
+		problem = err.Error()
+		return patchRetryAfter
+	})
+	return nil
 }
 
 // patch applies the EnvoyPatchPolicies of all labeled Gateways, and removes those of Gateways that are no longer labeled.
@@ -212,18 +205,9 @@ func (p *patcher) patch(ctx context.Context) error {
 	}
 	var failed error
 	for _, gateway := range slices.SortedFunc(maps.Keys(g.UIDs), compareNames) { // sorted, so that of several errors the same one is reported each time
-		wants, err := snap.patches(byGateway[gateway])
-		if err == nil {
-			wants.Gateway, wants.GatewayUID = gateway, g.UIDs[gateway]
-			inDoubt := wants.Doubtful
-			wants.Doubtful = func(cluster string) bool {
-				return inDoubt(cluster) || unreadKind(g.Unread, cluster)
-			}
-			var held map[string]error
-			held, err = p.Patches.Apply(ctx, wants)
-			for _, cluster := range slices.Sorted(maps.Keys(held)) {
-				err = cmp.Or(err, held[cluster])
-			}
+		held, err := p.Patches.Apply(ctx, snap.patches(gateway, &g, byGateway[gateway]))
+		for _, cluster := range slices.Sorted(maps.Keys(held)) {
+			err = cmp.Or(err, held[cluster])
 		}
 		if err != nil {
 			view.writeErrors[gateway], failed = err, cmp.Or(failed, err)
@@ -235,21 +219,19 @@ func (p *patcher) patch(ctx context.Context) error {
 }
 
 // patches are the desired patches of a Gateway's clusters, by the policies in the snapshot.
-func (snap *policySnapshot) patches(clusters []outlier.Patched) (wants actuate.GatewayPatches, err error) {
-	wants.State = lifecycle.Policy{Frozen: snap.paused.Frozen, Paused: snap.paused.By != ""}.State()
-	if wants.Wanted, err = outlier.NewPatchSet(clusters); err != nil {
-		return wants, err
-	}
+func (snap *policySnapshot) patches(gateway types.NamespacedName, g *outliers.Gateways, clusters []outlier.Patched) actuate.GatewayPatches {
 	doubtful := map[string]bool{}
-	wants.Doubtful = func(cluster string) bool { return doubtful[cluster] }
-	wants.Admitted = map[types.UID]actuate.AdmittedOutlier{}
+	wants := actuate.GatewayPatches{
+		Gateway: gateway, GatewayUID: g.UIDs[gateway], Wanted: outlier.NewPatchSet(clusters), State: snap.state(), Admitted: map[types.UID]actuate.AdmittedOutlier{},
+		Doubtful: func(cluster string) bool { return doubtful[cluster] || unreadKind(g.Unread, cluster) },
+	}
 	for i := range clusters {
 		doubtful[clusters[i].Cluster] = clusters[i].Doubtful()
 		for _, of := range clusters[i].Policies {
 			wants.Admitted[of.UID] = snap.policies[of.Key()].admitted
 		}
 	}
-	return wants, nil
+	return wants
 }
 
 // unreadKind says whether a cluster is of a kind of routes whose informer isn't synced.

@@ -222,14 +222,14 @@ func TestAPolicyGoesOnceNothingIsPatchedForIt(t *testing.T) {
 
 func TestADeletedPolicyIsTranslatedWhileItsFinalizerWaits(t *testing.T) {
 	g := NewWithT(t)
-	p := &Publisher{pendingTranslation: make(chan struct{}, 1)}
+	p := &Publisher{translation: newTrigger()}
 	is := storedPolicy{UID: "p", Object: &v1alpha1.OutlierPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "p"}}}
 	goes := is
 	goes.Object = is.Object.DeepCopy()
 	goes.Object.DeletionTimestamp = &metav1.Time{}
 	p.onVerdict(t.Context(), is, is)
-	g.Expect(p.pendingTranslation).To(BeEmpty(), "its status was written")
+	g.Expect(p.translation).To(BeEmpty(), "its status was written")
 	p.onVerdict(t.Context(), is, goes)
-	g.Expect(p.pendingTranslation).To(HaveLen(1))
+	g.Expect(p.translation).To(HaveLen(1))
 	g.Expect(p.stale.take().UnsortedList()).To(ConsistOf("shop"))
 }

@@ -310,8 +310,12 @@ func timeless(s v1alpha1.OutlierPolicyStatus) v1alpha1.OutlierPolicyStatus {
 // flat is what was sent of each cluster, as text.
 func flat(p *Publisher) map[string]string {
 	all := map[string]string{}
-	for _, clusters := range p.sent {
-		for key, c := range clusters {
+	for _, clusters := range p.served {
+		for key := range clusters {
+			c, sent := p.Clusters.Last(key)
+			if !sent {
+				continue
+			}
 			policy := "no policy"
 			if c.Policy != nil {
 				policy = fmt.Sprintf("%s %s %d detects %t", c.Policy.Key(), c.Policy.UID, c.Policy.Generation, c.Policy.Detects())

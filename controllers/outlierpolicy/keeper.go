@@ -3,6 +3,7 @@ package outlierpolicy
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,7 +27,7 @@ type keeper struct {
 
 	// reported are the ejections that Events were written for.
 	reported reportedEjections
-	notAsked notAsked
+	unpolled unpolled
 }
 
 func (k *keeper) steps() policy.Steps[*v1alpha1.OutlierPolicy] {
@@ -106,10 +107,11 @@ func (k *keeper) updateEjections(op *v1alpha1.OutlierPolicy, after *v1alpha1.Out
 		return func() {}, false
 	}
 	key := client.ObjectKeyFromObject(op)
-	now := observeEjections(snap.policies[key].clusters, envoyObservations{k.Ejections.View(), k.connected, k.recentlyUnasked})
+	holds := snap.clustersOf(snap.policies[key].policy).holds
+	now := observeEjections(holds, envoyObservations{k.Ejections.View(), k.connected, k.recentlyUnpolled})
 	before := k.reported.get(key, &op.Status)
 	reported := keepSince(&now, before)
-	now.writeStatus(op, after, snap.policies[key])
+	now.writeStatus(op, after, holds)
 	switch {
 	case now.pending:
 		return func() {}, true
@@ -127,14 +129,14 @@ func (k *keeper) connected(namespace string) (by map[string]int, known bool) {
 	if k.Clusters == nil {
 		return nil, true
 	}
-	known = k.Clusters.KnowsOthers() // read before the counts, which may only be newer
+	known = k.Clusters.OthersKnown() // read before the counts, which may only be newer
 	return k.Clusters.Server.Connected(namespace), known
 }
 
-// recentlyUnasked says whether there have been Envoys that aren't polled for so short a time that they may not be ready yet: they connect
+// recentlyUnpolled says whether there have been Envoys that aren't polled for so short a time that they may not be ready yet: they connect
 // before they are ready, and are polled once they are.
-func (k *keeper) recentlyUnasked(namespace string, unasked bool) bool {
-	return k.notAsked.since(namespace, unasked, k.Clock.Now()) < ejection.StaleAfter
+func (k *keeper) recentlyUnpolled(namespace string, isUnpolled bool) bool {
+	return k.unpolled.since(namespace, isUnpolled, k.Clock.Now()) < ejection.StaleAfter
 }
 
 // service returns the Service of a name in the snapshot; nil for none.
@@ -168,37 +170,15 @@ func (p *Publisher) setSnapshot(snap *policySnapshot) {
 			p.enqueue(key)
 		}
 	}
-	select {
-	case p.pendingPatches <- struct{}{}:
-	default: // it is signaled already
-	}
+	p.patching.fire()
 }
 
-// onProgress is called when Envoys accept or reject clusters: for each ACK, also when thousands connect at once.
-func (p *Publisher) onProgress([]string) {
-	select {
-	case p.pendingStatuses <- struct{}{}:
-	default: // it is signaled already
-	}
-}
-
-// handleProgress has statuses updated after onProgress, once each minInterval at most, until the context ends.
-func (p *Publisher) handleProgress(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-p.pendingStatuses:
-		}
-		p.mu.Lock()
-		p.enqueueAll()
-		p.mu.Unlock()
-		select {
-		case <-ctx.Done():
-			return
-		case <-p.Clock.After(minInterval):
-		}
-	}
+// reportAll has all statuses updated, since Envoys accepted or rejected clusters, or ejected hosts.
+func (p *Publisher) reportAll(context.Context) (again time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.enqueueAll()
+	return 0
 }
 
 // enqueueAll needs mu.

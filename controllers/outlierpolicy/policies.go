@@ -52,7 +52,7 @@ func (p *Publisher) onVerdict(_ context.Context, before, now storedPolicy) {
 	}
 	p.stale.add(now.Object.Namespace)
 	if !now.Outdated {
-		p.requestTranslation()
+		p.translation.fire()
 	}
 }
 
@@ -61,26 +61,29 @@ func isDeleted(p storedPolicy) bool { return p.Object != nil && p.Object.Deletio
 
 func (p *Publisher) onDeleted(op *v1alpha1.OutlierPolicy) {
 	p.stale.add(op.Namespace)
-	p.requestTranslation()
+	p.translation.fire()
 }
 
 // onGuardrailChange has everything translated when a pause may have begun or ended.
 func (p *Publisher) onGuardrailChange(c guard.Change) {
 	if c.Policy {
-		p.requestTranslation()
+		p.translation.fire()
 	}
 }
 
-// policyState is one policy, parsed and admitted, with the clusters that it applies to.
+// policyState is one policy, parsed and admitted. It is immutable.
 type policyState struct {
 	generation int64
 	verdict    guard.Verdict
 	parsedPolicy
 	admitted guard.Validated[*v1alpha1.OutlierPolicy]
+}
 
-	clusters []cluster
-	// overridden and conflicted are clusters of its targets for which another policy holds.
-	overridden, conflicted []*outlier.Assignment
+// policyClusters are the clusters that a policy holds for. Of its targets' others, overridden are those for which a more specific policy
+// holds, and conflicted those for which an older one does.
+type policyClusters struct {
+	holds                  []cluster
+	overridden, conflicted int
 }
 
 // cluster is one for which the policy holds.
@@ -109,7 +112,7 @@ func (p *Publisher) stateOf(op *v1alpha1.OutlierPolicy, before *policyState) (s 
 	}
 	j, judged := p.policies.Get(client.ObjectKeyFromObject(op))
 	if current := judged && j.IsCurrent(op); !current {
-		return before.withoutClusters(), before != nil
+		return before, before != nil
 	}
 	s = &policyState{generation: j.Generation, verdict: j.Verdict, parsedPolicy: j.Read, admitted: j.Admitted}
 	unknown := !j.Admitted.Valid() && j.Read.unreadable == nil && !policy.AcceptanceOf(j.Verdict, nil).Violated
@@ -122,12 +125,4 @@ func (p *Publisher) stateOf(op *v1alpha1.OutlierPolicy, before *policyState) (s 
 		s.policy = &refused
 	}
 	return s, true
-}
-
-// withoutClusters is the same state without clusters; nil for nil.
-func (s *policyState) withoutClusters() *policyState {
-	if s == nil {
-		return nil
-	}
-	return &policyState{generation: s.generation, verdict: s.verdict, parsedPolicy: s.parsedPolicy, admitted: s.admitted}
 }

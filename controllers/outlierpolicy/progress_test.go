@@ -39,7 +39,7 @@ func serving(t *testing.T, names ...string) *actuate.Clusters {
 	})
 	snapshot := xds.Snapshot{Clusters: map[string]*clusterv3.Cluster{}, Owners: map[string]types.NamespacedName{}}
 	for _, name := range names {
-		snapshot.Clusters[name] = &clusterv3.Cluster{Name: name}
+		snapshot.Clusters[name] = outlier.NewCluster(&outlier.Assignment{Key: key(t, name)})
 		snapshot.Owners[name] = key(t, name).Service
 	}
 	server.Set(t.Context(), snapshot)

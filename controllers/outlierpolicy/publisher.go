@@ -14,14 +14,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 const (
-	// minInterval is the least time between two translations: a rollout changes endpoints many times a second.
+	// minInterval is the least time between two translations, two updates of all statuses and so on.
 	minInterval = 100 * time.Millisecond
 	// retryAfter an error.
 	retryAfter = time.Second
@@ -45,14 +44,10 @@ type Publisher struct {
 	confirmer *deletionConfirmer
 	policies  policy.Policies[*v1alpha1.OutlierPolicy, parsedPolicy]
 	watches   *kube.Watches
-	// Each has capacity for one signal: to translate, to write the record, to update statuses, to patch Gateways.
-	pendingTranslation, pendingRecord, pendingStatuses, pendingPatches chan struct{}
+	// The work of the loops: translation of stale namespaces, recording of served clusters, reporting of all statuses, patching of Gateways.
+	translation, recording, reporting, patching trigger
 	// stale is what changed since it was translated last.
 	stale staleNamespaces
-	// sent is what Envoys were sent last, by namespace and cluster; nil at first. Only the publishing goroutine uses it.
-	sent map[string]map[outlier.Key]actuate.Cluster
-	// justRemoved are clusters that Server.Set has just removed. Only the publishing goroutine uses it.
-	justRemoved []string
 	// lastFull is when everything was translated last. Only the publishing goroutine uses it.
 	lastFull time.Time
 	// startedAt is when the core informers were synced; startupTimeout counts from it. Only the publishing goroutine uses it.
@@ -60,7 +55,7 @@ type Publisher struct {
 
 	mu sync.Mutex
 	// served are the clusters that Envoys may have, by namespace; needs mu, as all below. They stay until their Service or their route is
-	// gone. Recorded are those in the record.
+	// gone. Recorded are those in the record; the map is never changed.
 	served   map[string]map[outlier.Key]outlier.Protocol
 	recorded map[outlier.Key]outlier.Protocol
 	latest   *policySnapshot
@@ -72,15 +67,15 @@ type Publisher struct {
 // NewPublisher makes one that has published nothing yet, and subscribes it to changes of Guardrails.
 func NewPublisher(objects cache.Cache, opts Options, live client.Reader, clk clock.WithTicker) *Publisher {
 	p := &Publisher{
-		Options: opts, Clock: clk, pendingTranslation: make(chan struct{}, 1), pendingRecord: make(chan struct{}, 1), pendingStatuses: make(chan struct{}, 1), pendingPatches: make(chan struct{}, 1),
+		Options: opts, Clock: clk, translation: newTrigger(), recording: newTrigger(), reporting: newTrigger(), patching: newTrigger(),
 		watches: kube.NewWatches(objects),
-		served:  map[string]map[outlier.Key]outlier.Protocol{}, recorded: map[outlier.Key]outlier.Protocol{},
+		served:  map[string]map[outlier.Key]outlier.Protocol{},
 	}
 	if opts.Clusters != nil {
 		opts.Clusters.Waits = p.isStarting
-		opts.Clusters.Server.OnProgress, opts.Clusters.Server.OnRemoved = p.onProgress, func(names []string) { p.justRemoved = names }
+		opts.Clusters.Server.OnProgress = func([]string) { p.reporting.fire() }
 	}
-	p.confirmer = newDeletionConfirmer(live, clk, p.requestTranslation)
+	p.confirmer = newDeletionConfirmer(live, clk, p.translation.fire)
 	p.policies.Init(policy.Hooks[*v1alpha1.OutlierPolicy, parsedPolicy]{
 		Kind: kindOutlierPolicy, Guard: opts.Guard, Clock: clk, Rejections: opts.Rejections, Read: parse, Changed: p.onVerdict, Forget: p.onDeleted,
 	})
@@ -90,14 +85,6 @@ func NewPublisher(objects cache.Cache, opts Options, live client.Reader, clk clo
 
 // NeedLeaderElection is false: every replica serves.
 func (*Publisher) NeedLeaderElection() bool { return false }
-
-// requestTranslation has stale namespaces translated soon.
-func (p *Publisher) requestTranslation() {
-	select {
-	case p.pendingTranslation <- struct{}{}:
-	default: // it is requested already
-	}
-}
 
 // Start publishes until the context ends. It fails when the API server was restored to an older state.
 func (p *Publisher) Start(ctx context.Context) error {
@@ -111,34 +98,39 @@ func (p *Publisher) run(ctx context.Context) error {
 	}
 	running.Go(func() { p.readRecord(ctx); p.publishLoop(ctx) })
 	running.Go(func() { p.confirmer.run(ctx) })
-	running.Go(func() { p.recordLoop(ctx) })
-	running.Go(func() { p.handleProgress(ctx) })
+	running.Go(func() { p.loop(ctx, p.recording, p.record) })
+	running.Go(func() { p.loop(ctx, p.reporting, p.reportAll) })
 	running.Wait()
 	return nil
 }
 
-func (p *Publisher) publishLoop(ctx context.Context) {
-	p.requestTranslation()
+// trigger has a loop work. Fired several times before that, it has it work once.
+type trigger chan struct{}
+
+func newTrigger() trigger { return make(trigger, 1) }
+
+func (t trigger) fire() {
+	select {
+	case t <- struct{}{}:
+	default: // it is fired already
+	}
+}
+
+// loop works when the trigger is fired, and again after the time that the work returns (0: when it is fired), until the context ends. A
+// rollout changes endpoints many times a second, and Envoys answer as often, so there is minInterval between two rounds.
+func (p *Publisher) loop(ctx context.Context, fired trigger, work func(context.Context) (again time.Duration)) {
 	var again <-chan time.Time
-	problem := ""
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-p.pendingTranslation:
+		case <-fired:
 		case <-again:
 		}
-		next, err := p.publish(ctx)
-		if err != nil {
-			if problem != err.Error() { // log it once
-				log.FromContext(ctx).Info("Can't publish clusters; Envoys keep what they have; retrying", "reason", err.Error())
-			}
-			problem, next = err.Error(), retryAfter
-		} else {
-			problem = ""
-			next = p.nextDelay(next)
+		again = nil
+		if next := work(ctx); next > 0 {
+			again = p.Clock.After(next)
 		}
-		again = p.Clock.After(next)
 		select {
 		case <-ctx.Done():
 			return
@@ -147,9 +139,26 @@ func (p *Publisher) publishLoop(ctx context.Context) {
 	}
 }
 
+func (p *Publisher) publishLoop(ctx context.Context) {
+	p.translation.fire()
+	problem := ""
+	p.loop(ctx, p.translation, func(ctx context.Context) time.Duration {
+		again, err := p.publish(ctx)
+		if err == nil {
+			problem = ""
+			return p.nextDelay(again)
+		}
+		if problem != err.Error() { // log it once
+			log.FromContext(ctx).Info("Can't publish clusters; Envoys keep what they have; retrying", "reason", err.Error())
+		}
+		problem = err.Error()
+		return retryAfter
+	})
+}
+
 // nextDelay is the time until the next translation: after the given time, 0 for none, and when everything is due at the latest.
 func (p *Publisher) nextDelay(again time.Duration) time.Duration {
-	return min(cmp.Or(again, fullInterval), p.lastFull.Add(fullInterval).Sub(p.Clock.Now()))
+	return max(minInterval, min(cmp.Or(again, fullInterval), p.lastFull.Add(fullInterval).Sub(p.Clock.Now())))
 }
 
 // publish translates what may have changed and has it served. It returns when to translate again even if nothing changes: 0 for never.
@@ -182,19 +191,19 @@ func (p *Publisher) publishNamespaces(ctx context.Context, changed sets.Set[stri
 		return 0, err
 	}
 	clusters := translate(snap, objects, p.previous(snap))
-	sent, again, err := p.apply(ctx, snap, clusters)
-	if err != nil {
-		return 0, err
+	if p.Clusters != nil {
+		if again, err = p.apply(ctx, snap, clusters); err != nil {
+			return 0, err
+		}
 	}
-	p.addServed(protocols(sent))
-	p.forgetRemoved(p.justRemoved) // after addServed: a removed cluster may be among those that were sent
-	p.justRemoved = nil
-	p.keepSent(snap, sent)
+	if snap.onlyNamespaces == nil {
+		p.lastFull = p.Clock.Now()
+	}
 	p.setSnapshot(snap)
 	return again, nil
 }
 
-// isStarting: nothing was sent yet, and startupTimeout isn't over.
+// isStarting: nothing was published yet, and startupTimeout isn't over.
 func (p *Publisher) isStarting() bool {
-	return p.sent == nil && p.Clock.Since(p.startedAt) < startupTimeout
+	return p.snapshot() == nil && p.Clock.Since(p.startedAt) < startupTimeout
 }

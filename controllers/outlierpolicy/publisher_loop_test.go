@@ -3,7 +3,6 @@ package outlierpolicy
 import (
 	"context"
 	"fmt"
-	"maps"
 	"testing"
 	"time"
 
@@ -30,8 +29,18 @@ func publisherOf(t *testing.T, before ...string) (*Publisher, *testclock.FakeClo
 	store := &objectStore{}
 	p, now := publisherWith(t, rules, store)
 	p.Informers, p.Clusters.Current = store.followed(t.Context(), t), confirmed{}
-	p.addServed(maps.All(anyProtocol(t, before...)))
+	p.addServed(anyProtocol(t, before...))
 	return p, now, store
+}
+
+// confirmDeletions has the objects read that are missing.
+func confirmDeletions(t *testing.T, p *Publisher) {
+	t.Helper()
+	for range p.confirmer.queue.Len() {
+		o, _ := p.confirmer.queue.Get()
+		p.confirmer.read(t.Context(), o)
+		p.confirmer.queue.Done(o)
+	}
 }
 
 // TestAServiceThatBecomesExternalNameKeepsItsCluster: its pods' addresses may be others' soon, and a cluster goes only with its Service.
@@ -57,7 +66,7 @@ func TestAServiceThatBecomesExternalNameKeepsItsCluster(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(flat(p)).To(HaveKeyWithValue("shop/web/80", And(ContainSubstring("no policy"), HaveSuffix("hosts []"))))
 	g.Expect(p.missingObjects(p.snapshot())).To(BeEmpty())
-	g.Expect(p.snapshot().policies[client.ObjectKeyFromObject(op)].clusters).To(BeEmpty())
+	g.Expect(p.snapshot().clusters["shop"][client.ObjectKeyFromObject(op)]).To(BeNil())
 }
 
 // TestAClusterGoesWithItsRoute and stays gone, though its Service is there: the record would have it served again.
@@ -73,11 +82,7 @@ func TestAClusterGoesWithItsRoute(t *testing.T) {
 	}
 	publish()
 	g.Expect(flat(p)).To(HaveKey("shop/web/80@httproute/checkout"))
-	for range p.confirmer.queue.Len() {
-		o, _ := p.confirmer.queue.Get()
-		p.confirmer.read(t.Context(), o)
-		p.confirmer.queue.Done(o)
-	}
+	confirmDeletions(t, p)
 	publish()
 	g.Expect(p.served).To(BeEmpty())
 	publish()
@@ -132,7 +137,7 @@ func TestWhatNobodyConfirmsIsServedAfterAMinute(t *testing.T) {
 	g.Expect(flat(p)).To(HaveKeyWithValue("shop/web/80", And(ContainSubstring("detects false"), ContainSubstring("10.0.0.1"))))
 	g.Expect(p.writeRecord(t.Context())).To(Succeed())
 	g.Expect(record.keys).To(HaveLen(1), "Envoys have it")
-	g.Expect(p.snapshot().policies[client.ObjectKeyFromObject(op)].clusters[0].unconfirmed).To(HaveOccurred(), "the status tells")
+	g.Expect(p.snapshot().clusters["shop"][client.ObjectKeyFromObject(op)].holds[0].unconfirmed).To(HaveOccurred(), "the status tells")
 	doubtful = ""
 	_, err = p.publish(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
@@ -151,6 +156,8 @@ func TestIncrementalTranslationsDontDelayTheFullOne(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(p.snapshot().onlyNamespaces).To(HaveLen(1))
 	g.Expect(p.nextDelay(again)).To(Equal(time.Second))
+	now.Step(time.Hour)
+	g.Expect(p.nextDelay(again)).To(Equal(minInterval), "a translation that took long has the full one come next, and not never")
 }
 
 func TestWhatChangesAtOnceIsTranslatedTogether(t *testing.T) {
@@ -165,9 +172,9 @@ func TestWhatChangesAtOnceIsTranslatedTogether(t *testing.T) {
 	last := p.snapshot()
 	for round := range 20 {
 		for range 20 {
-			p.requestTranslation()
+			p.translation.fire()
 		}
-		g.Eventually(func() int { return len(p.pendingTranslation) }, "5s", "1ms").Should(Equal(1))
+		g.Eventually(func() int { return len(p.translation) }, "5s", "1ms").Should(Equal(1))
 		g.Consistently(p.snapshot, "5ms", "1ms").Should(BeIdenticalTo(last), "it waits")
 		g.Eventually(now.Waiters, "5s", "1ms").Should(Equal(idle+2+round), "for this, and for when nothing changes, of which those of earlier rounds aren't taken back")
 		now.Step(minInterval)
@@ -228,8 +235,10 @@ func BenchmarkOneEdit(b *testing.B) {
 		generation++
 		judge("team-000", "edited", generation)
 		publish()
-		if s := p.snapshot().policies[types.NamespacedName{Namespace: "team-000", Name: "edited"}]; s.generation != generation || len(s.clusters) != 1 {
-			b.Fatalf("it stands at generation %d with %d clusters", s.generation, len(s.clusters))
+		key := types.NamespacedName{Namespace: "team-000", Name: "edited"}
+		s, of := p.snapshot().policies[key], p.snapshot().clusters["team-000"][key]
+		if s.generation != generation || len(of.holds) != 1 {
+			b.Fatalf("it is of generation %d with %d clusters", s.generation, len(of.holds))
 		}
 	}
 }

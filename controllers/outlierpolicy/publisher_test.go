@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	testclock "k8s.io/utils/clock/testing"
@@ -46,17 +47,14 @@ func (m *memory) Read(context.Context) (map[outlier.Key]outlier.Protocol, error)
 	return maps.Clone(m.keys), m.broken
 }
 
-func (m *memory) Change(_ context.Context, add map[outlier.Key]outlier.Protocol, remove []outlier.Key, _ map[outlier.Key]outlier.Protocol) error {
+func (m *memory) Change(_ context.Context, _, now map[outlier.Key]outlier.Protocol) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.broken != nil {
 		return m.broken
 	}
 	m.writes++
-	maps.Copy(m.keys, add)
-	for _, key := range remove {
-		delete(m.keys, key)
-	}
+	m.keys = now
 	return nil
 }
 
@@ -112,13 +110,12 @@ func hosts(address string, services ...*corev1.Service) outlier.Objects {
 
 func TestAnUnjudgedPolicyKeepsItsClustersAndUpdatesHosts(t *testing.T) {
 	g := NewWithT(t)
-	p, _ := newTestPublisher(t, nil)
 	web, mail, late := service("web", 80), service("mail", 25), service("late", 80)
 	def := stored("shop", "default", 9)
 	first := snapshotWith(t, []*v1alpha1.OutlierPolicy{def}, []*corev1.Service{web, mail}, "")
 	first.presentServices = map[types.NamespacedName]bool{}
-	p.keepSent(first, byKey(translate(first, hosts("10.0.0.1", web, mail), p.previous(first))))
-	g.Expect(p.sent["shop"]).To(HaveLen(2))
+	sent := byKey(translate(first, hosts("10.0.0.1", web, mail), previousState{isFirst: true, last: previousOf(nil).last}))
+	g.Expect(sent).To(HaveLen(2))
 
 	policies := []*v1alpha1.OutlierPolicy{def, stored("shop", "web", 1, target("web", "")), stored("shop", "late", 1, target("late", ""))}
 	snap := snapshotWith(t, policies, nil, "")
@@ -127,7 +124,7 @@ func TestAnUnjudgedPolicyKeepsItsClustersAndUpdatesHosts(t *testing.T) {
 		snap.policies[types.NamespacedName{Namespace: "shop", Name: name}].policy.Doubtful = true
 	}
 	got := map[string]actuate.Cluster{}
-	for _, c := range translate(snap, hosts("10.0.0.2", web, mail, late), p.previous(snap)) {
+	for _, c := range translate(snap, hosts("10.0.0.2", web, mail, late), previousOf(sent)) {
 		got[c.Key.String()] = c
 	}
 	g.Expect(got).To(HaveLen(2), "what nobody was told of waits for the judgement")
@@ -139,29 +136,37 @@ func TestAnUnjudgedPolicyKeepsItsClustersAndUpdatesHosts(t *testing.T) {
 
 func TestAServiceThatComesBackInAFreezeIsDetectedAsBefore(t *testing.T) {
 	g := NewWithT(t)
-	p, _ := newTestPublisher(t, nil)
+	p, _, store := publisherOf(t)
 	web, def := service("web", 80), stored("shop", "default", 9)
-	sentIn := func(paused policy.Pause, services ...*corev1.Service) map[outlier.Key]actuate.Cluster {
-		snap := snapshotWith(t, []*v1alpha1.OutlierPolicy{def}, services, "")
-		snap.presentServices, snap.paused = map[types.NamespacedName]bool{}, paused
-		all := byKey(translate(snap, hosts("10.0.0.1", services...), p.previous(snap)))
-		p.addServed(protocols(all))
-		p.keepSent(snap, all)
-		return p.sent["shop"]
+	store.set(def)
+	p.onPolicy(t.Context(), def)
+	p.policies.Judge(t.Context(), client.ObjectKeyFromObject(def))
+	sentWith := func(change func()) map[string]string {
+		change()
+		p.onObject(web)
+		_, err := p.publish(t.Context())
+		g.Expect(err).NotTo(HaveOccurred())
+		return flat(p)
 	}
-	cluster := key(t, "shop/web/80")
-	g.Expect(sentIn(policy.Pause{}, web)[cluster].Policy).NotTo(BeNil())
-	frozen := policy.Pause{By: "freeze", Frozen: true}
-	g.Expect(sentIn(frozen)).To(HaveKey(cluster), "Envoys still have it")
-	g.Expect(sentIn(frozen, web)[cluster].Policy).NotTo(BeNil())
-	p.forgetRemoved([]string{"shop/web/80"})
-	g.Expect(sentIn(policy.Pause{})).NotTo(HaveKey(cluster), "they were told to remove it")
+	detected := HaveKeyWithValue("shop/web/80", ContainSubstring("detects true"))
+	g.Expect(sentWith(func() { store.set(web) })).To(detected)
+	g.Expect(sentWith(func() {
+		p.Guard.SetGuardrails([]*v1alpha1.Guardrail{{ObjectMeta: metav1.ObjectMeta{Name: "stop"}, Spec: v1alpha1.GuardrailSpec{Frozen: true}}})
+		store.remove("Service", client.ObjectKeyFromObject(web))
+	})).To(detected, "Envoys still have it")
+	g.Expect(sentWith(func() { store.set(web) })).To(detected)
+	g.Expect(sentWith(func() {
+		p.Guard.SetGuardrails(nil)
+		store.remove("Service", client.ObjectKeyFromObject(web))
+	})).To(detected, "the API server wasn't asked yet")
+	confirmDeletions(t, p)
+	g.Expect(sentWith(func() {})).To(BeEmpty(), "they were told to remove it")
 }
 
 func TestAFreezeKeepsClustersOfServicesThatAreGone(t *testing.T) {
 	g := NewWithT(t)
 	p, now := newTestPublisher(t, nil)
-	p.addServed(maps.All(anyProtocol(t, "shop/web/80")))
+	p.addServed(anyProtocol(t, "shop/web/80"))
 	web := objectRef{corev1.SchemeGroupVersion.WithKind("Service"), types.NamespacedName{Namespace: "shop", Name: "web"}}
 	p.confirmer.reads[web] = liveRead{readAt: now.Now(), answeredAt: now.Now(), gone: true}
 	snap := snapshotWith(t, nil, nil, "")
@@ -195,12 +200,12 @@ func TestAClusterWhosePolicyIsGoneIsServedAfterARestart(t *testing.T) {
 	g.Expect(p.writeRecord(t.Context())).To(Succeed())
 	g.Expect(record.writes).To(BeZero(), "nothing has changed")
 
-	p.addServed(maps.All(anyProtocol(t, "shop/mail/25")))
+	p.addServed(anyProtocol(t, "shop/mail/25"))
 	p.forgetRemoved([]string{"shop/web/80@httproute/checkout"})
 	g.Expect(p.writeRecord(t.Context())).To(Succeed())
 	g.Expect(record.keys).To(Equal(anyProtocol(t, "shop/web/80", "shop/mail/25")))
 	p.Clusters.Server.Serves = func() bool { return false }
-	p.addServed(maps.All(anyProtocol(t, "shop/new/80")))
+	p.addServed(anyProtocol(t, "shop/new/80"))
 	g.Expect(p.writeRecord(t.Context())).NotTo(Succeed())
 	g.Expect(record.writes).To(Equal(1), "another installation's cluster is left alone")
 }
@@ -222,7 +227,7 @@ func TestAClusterWhoseRouteIsGoneKeepsItsProtocolAfterARestart(t *testing.T) {
 	g.Expect(clusters[0].HTTP2).To(BeTrue(), "its hosts know nothing else")
 	g.Expect(clusters[1].HTTP2).To(BeFalse())
 
-	p.addServed(maps.All(anyProtocol(t, edge.String()))) // its route says otherwise now
+	p.addServed(anyProtocol(t, edge.String())) // its route says otherwise now
 	g.Expect(p.writeRecord(t.Context())).To(Succeed())
 	g.Expect(record.keys).To(HaveKeyWithValue(edge, outlier.AnyProtocol))
 }
@@ -342,7 +347,7 @@ func TestWhatIsMissing(t *testing.T) {
 	defer cancel()
 	go func() { _ = p.Informers.Start(ctx) }()
 	g.Eventually(func() bool { _, ok := p.Informers.RouteKind("HTTPRoute"); return ok }, "5s").Should(BeTrue())
-	p.addServed(maps.All(anyProtocol(t, "shop/web/80", "shop/gone/80", "shop/web/80@httproute/checkout", "shop/web/80@httpproxy/old")))
+	p.addServed(anyProtocol(t, "shop/web/80", "shop/gone/80", "shop/web/80@httproute/checkout", "shop/web/80@httpproxy/old"))
 	snap := &policySnapshot{index: outlier.NewIndex(nil, nil, systemNamespace), presentServices: map[types.NamespacedName]bool{{Namespace: "shop", Name: "web"}: true}}
 	names := func() (all []string) {
 		for o := range p.missingObjects(snap) {

@@ -12,14 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 )
 
 // Record is where all replicas record which clusters Envoys were sent.
 type Record interface {
 	Read(context.Context) (map[outlier.Key]outlier.Protocol, error)
-	Change(ctx context.Context, add map[outlier.Key]outlier.Protocol, remove []outlier.Key, all map[outlier.Key]outlier.Protocol) error
+	Change(ctx context.Context, before, now map[outlier.Key]outlier.Protocol) error
 }
 
 // readRecord reads the clusters that Envoys were sent before this process started. Nothing is published until then: a cluster whose
@@ -34,76 +33,49 @@ func (p *Publisher) readRecord(ctx context.Context) {
 			log.FromContext(ctx).Error(err, "Can't read which clusters Envoys have; none is served until that is known")
 			return false, nil
 		}
-		p.addServed(maps.All(clusters))
+		p.addServed(clusters)
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		maps.Copy(p.recorded, clusters)
+		p.recorded = clusters
 		return true, nil
 	}) // it ends with the context only
 }
 
-// recordLoop writes the record whenever the served clusters changed, until the context ends.
-func (p *Publisher) recordLoop(ctx context.Context) {
+// record writes the record where the served clusters changed.
+func (p *Publisher) record(ctx context.Context) (again time.Duration) {
 	if p.Record == nil {
-		return
+		return 0
 	}
-	var again <-chan time.Time
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-p.pendingRecord:
-		case <-again:
-		}
-		again = nil
-		if err := p.writeRecord(ctx); err != nil {
-			log.FromContext(ctx).Error(err, "Can't record which clusters Envoys have; those without a policy might be missed after a restart")
-			again = p.Clock.After(recordRetryAfter)
-		}
+	if err := p.writeRecord(ctx); err != nil {
+		log.FromContext(ctx).Error(err, "Can't record which clusters Envoys have; those without a policy might be missed after a restart")
+		return recordRetryAfter
 	}
+	return 0
 }
 
 func (p *Publisher) writeRecord(ctx context.Context) error {
 	if serves := p.Clusters.Server.Serves; serves != nil && !serves() {
 		return fmt.Errorf("the cluster isn't known to be this installation's")
 	}
-	add, remove, all := p.recordDiff()
-	if len(add)+len(remove) == 0 {
+	now := map[outlier.Key]outlier.Protocol{}
+	p.mu.Lock()
+	before := p.recorded
+	for _, clusters := range p.served {
+		maps.Copy(now, clusters)
+	}
+	p.mu.Unlock()
+	if maps.Equal(before, now) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	if err := p.Record.Change(ctx, add, remove, all); err != nil {
+	if err := p.Record.Change(ctx, before, now); err != nil {
 		return err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	maps.Copy(p.recorded, add)
-	for _, key := range remove {
-		delete(p.recorded, key)
-	}
+	p.recorded = now
 	return nil
-}
-
-// recordDiff is what is to be added to the record, what is to be removed from it, and all that it should have.
-func (p *Publisher) recordDiff() (add map[outlier.Key]outlier.Protocol, remove []outlier.Key, all map[outlier.Key]outlier.Protocol) {
-	add, all = map[outlier.Key]outlier.Protocol{}, map[outlier.Key]outlier.Protocol{}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, clusters := range p.served {
-		maps.Copy(all, clusters)
-	}
-	for key, protocol := range all {
-		if recorded, is := p.recorded[key]; !is || recorded != protocol {
-			add[key] = protocol
-		}
-	}
-	for key := range p.recorded {
-		if _, is := all[key]; !is {
-			remove = append(remove, key)
-		}
-	}
-	return add, remove, all
 }
 
 // forgetRemoved drops clusters that were removed from Envoys, since their Services or routes are gone.
@@ -124,11 +96,11 @@ func (p *Publisher) forgetRemoved(names []string) {
 		}
 		p.stale.add(key.Service.Namespace)
 	}
-	p.requestRecord()
+	p.recording.fire()
 }
 
 // addServed adds clusters that Envoys were sent.
-func (p *Publisher) addServed(clusters iter.Seq2[outlier.Key, outlier.Protocol]) {
+func (p *Publisher) addServed(clusters map[outlier.Key]outlier.Protocol) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	changed := false
@@ -143,15 +115,7 @@ func (p *Publisher) addServed(clusters iter.Seq2[outlier.Key, outlier.Protocol])
 		}
 	}
 	if changed {
-		p.requestRecord()
-	}
-}
-
-// requestRecord has the record written soon.
-func (p *Publisher) requestRecord() {
-	select {
-	case p.pendingRecord <- struct{}{}:
-	default: // it is requested already
+		p.recording.fire()
 	}
 }
 
@@ -188,7 +152,7 @@ func (p *Publisher) missingObject(snap *policySnapshot, key outlier.Key) (o obje
 func (p *Publisher) previous(snap *policySnapshot) previousState {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	b := previousState{p.sent, map[types.NamespacedName]map[outlier.Key]outlier.Protocol{}}
+	b := previousState{p.latest == nil || p.Clusters == nil, p.Clusters.Last, map[types.NamespacedName]map[outlier.Key]outlier.Protocol{}}
 	for namespace := range coveredNamespaces(snap, p.served) {
 		for key, protocol := range p.served[namespace] {
 			if b.served[key.Service] == nil {
@@ -200,13 +164,10 @@ func (p *Publisher) previous(snap *policySnapshot) previousState {
 	return b
 }
 
-// protocols of the clusters that were sent.
-func protocols(sent map[outlier.Key]actuate.Cluster) iter.Seq2[outlier.Key, outlier.Protocol] {
-	return func(yield func(outlier.Key, outlier.Protocol) bool) {
-		for key, c := range sent {
-			if !yield(key, c.Protocol()) {
-				return
-			}
-		}
+// coveredNamespaces are the namespaces of a map that a snapshot covers.
+func coveredNamespaces[V any](snap *policySnapshot, all map[string]V) iter.Seq[string] {
+	if snap.onlyNamespaces == nil {
+		return maps.Keys(all)
 	}
+	return maps.Keys(snap.onlyNamespaces)
 }

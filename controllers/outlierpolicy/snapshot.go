@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 	"github.com/resourcestack/autohealer/internal/kube/outliers"
 	"github.com/resourcestack/autohealer/internal/policy"
@@ -24,6 +25,8 @@ type policySnapshot struct {
 	index    *outlier.Index
 	policies map[types.NamespacedName]*policyState
 	services map[string][]*corev1.Service
+	// clusters of each policy, by namespace.
+	clusters map[string]map[types.NamespacedName]*policyClusters
 	// onlyNamespaces were translated for it, and presentServices are the Services in them; other namespaces are as in the snapshot before.
 	// It is nil for all namespaces.
 	onlyNamespaces  map[string]bool
@@ -37,6 +40,11 @@ type policySnapshot struct {
 // covers says whether a namespace was translated for the snapshot.
 func (snap *policySnapshot) covers(namespace string) bool {
 	return snap.onlyNamespaces == nil || snap.onlyNamespaces[namespace]
+}
+
+// state of all policies that are admitted.
+func (snap *policySnapshot) state() lifecycle.State {
+	return lifecycle.Policy{Frozen: snap.paused.Frozen, Paused: snap.paused.By != ""}.State()
 }
 
 // build completes a new snapshot with the state of all policies.
@@ -82,74 +90,83 @@ func (p *Publisher) policyStates(snap, before *policySnapshot, stored []*v1alpha
 	return policies, nil
 }
 
-// carryOver copies from the snapshot before the namespaces that this one doesn't cover. The cluster's default applies in all namespaces: of
-// its state the clusters in uncovered namespaces are copied.
+// carryOver copies from the snapshot before the namespaces that this one doesn't cover.
 func (snap *policySnapshot) carryOver(before *policySnapshot) {
 	for namespace, services := range before.services {
-		if !snap.onlyNamespaces[namespace] {
+		if !snap.covers(namespace) {
 			snap.services[namespace] = services
 		}
 	}
+	for namespace, clusters := range before.clusters {
+		if !snap.covers(namespace) {
+			snap.clusters[namespace] = clusters
+		}
+	}
 	for key, s := range before.policies {
-		switch {
-		case snap.onlyNamespaces[key.Namespace]:
-		case before.index.IsGlobal(s.policy):
-			snap.policies[key] = s.outside(snap.onlyNamespaces)
-		default:
+		if !snap.covers(key.Namespace) {
 			snap.policies[key] = s
 		}
 	}
 }
 
-// outside is a policy's state with the clusters outside of some namespaces.
-func (s *policyState) outside(namespaces map[string]bool) *policyState {
-	kept := s.withoutClusters()
-	kept.clusters = make([]cluster, 0, len(s.clusters))
-	for _, c := range s.clusters {
-		if !namespaces[c.Key.Service.Namespace] {
-			kept.clusters = append(kept.clusters, c)
+// addCluster adds a cluster to those of the policies for it.
+func (snap *policySnapshot) addCluster(a *outlier.Assignment, hosts []outlier.Host, paused bool) {
+	namespace := a.Key.Service.Namespace
+	if snap.clusters[namespace] == nil {
+		snap.clusters[namespace] = map[types.NamespacedName]*policyClusters{}
+	}
+	of := func(p *outlier.Policy) *policyClusters {
+		c := snap.clusters[namespace][p.Key()]
+		if c == nil {
+			c = &policyClusters{}
+			snap.clusters[namespace][p.Key()] = c
+		}
+		return c
+	}
+	if a.Policy != nil {
+		c := of(a.Policy)
+		c.holds = append(c.holds, cluster{Assignment: a, hosts: hosts, paused: paused})
+	}
+	for _, p := range a.Overridden {
+		of(p).overridden++
+	}
+	for _, p := range a.Conflicted {
+		of(p).conflicted++
+	}
+}
+
+// clustersOf are the clusters of a policy, in all namespaces for the cluster's default.
+func (snap *policySnapshot) clustersOf(p *outlier.Policy) (all policyClusters) {
+	namespaces := maps.Keys(snap.clusters)
+	if !snap.index.IsGlobal(p) {
+		namespaces = slices.Values([]string{p.Namespace})
+	}
+	for namespace := range namespaces {
+		if of := snap.clusters[namespace][p.Key()]; of != nil {
+			all.holds = append(all.holds, of.holds...)
+			all.overridden, all.conflicted = all.overridden+of.overridden, all.conflicted+of.conflicted
 		}
 	}
-	inside := func(a *outlier.Assignment) bool { return namespaces[a.Key.Service.Namespace] }
-	kept.overridden = slices.DeleteFunc(slices.Clone(s.overridden), inside)
-	kept.conflicted = slices.DeleteFunc(slices.Clone(s.conflicted), inside)
-	return kept
+	return all
 }
 
-// addCluster adds a cluster to the states of the policies for it.
-func (snap *policySnapshot) addCluster(a *outlier.Assignment, hosts []outlier.Host, paused bool) {
-	if a.Policy != nil {
-		s := snap.policies[a.Policy.Key()]
-		s.clusters = append(s.clusters, cluster{Assignment: a, hosts: hosts, paused: paused})
-	}
-	for _, o := range a.Overridden {
-		s := snap.policies[o.Key()]
-		s.overridden = append(s.overridden, a)
-	}
-	for _, c := range a.Conflicted {
-		s := snap.policies[c.Key()]
-		s.conflicted = append(s.conflicted, a)
-	}
-}
-
-// setUnconfirmed sets why Envoys keep clusters as they were. All of these are in namespaces that the snapshot covers: the states of others
+// setUnconfirmed sets why Envoys keep clusters as they were. All of these are in namespaces that the snapshot covers: the clusters of others
 // may be in use already.
 func (snap *policySnapshot) setUnconfirmed(held map[outlier.Key]error) {
-	if len(held) == 0 {
-		return
-	}
-	for _, s := range snap.policies {
-		for i := range s.clusters {
-			if err := held[s.clusters[i].Key]; err != nil {
-				s.clusters[i].unconfirmed = err
+	for key, err := range held {
+		for _, of := range snap.clusters[key.Service.Namespace] {
+			for i := range of.holds {
+				if of.holds[i].Key == key {
+					of.holds[i].unconfirmed = err
+				}
 			}
 		}
 	}
 }
 
 // clustersFor are the clusters for which a policy holds by one of its targets; all of them for a nil target.
-func (s *policyState) clustersFor(ref *v1alpha1.OutlierTargetReference) []cluster {
-	return slices.DeleteFunc(slices.Clone(s.clusters), func(c cluster) bool { return ref != nil && !c.IsFor(*ref) })
+func clustersFor(ref *v1alpha1.OutlierTargetReference, holds []cluster) []cluster {
+	return slices.DeleteFunc(slices.Clone(holds), func(c cluster) bool { return ref != nil && !c.IsFor(*ref) })
 }
 
 // staleNamespaces are the namespaces in which something may have changed since they were translated; "" stands for all. The objects of a
@@ -191,14 +208,14 @@ func (p *Publisher) onObject(object any) {
 	default:
 		p.stale.add("")
 	}
-	p.requestTranslation()
+	p.translation.fire()
 }
 
 // newSnapshot is a snapshot without policies, of the namespaces that are to be translated. These are all when something changed that
 // concerns all namespaces.
 func (p *Publisher) newSnapshot(changed sets.Set[string]) (*policySnapshot, error) {
 	snap := &policySnapshot{
-		policies: map[types.NamespacedName]*policyState{}, services: map[string][]*corev1.Service{}, presentServices: map[types.NamespacedName]bool{},
+		policies: map[types.NamespacedName]*policyState{}, services: map[string][]*corev1.Service{}, clusters: map[string]map[types.NamespacedName]*policyClusters{}, presentServices: map[types.NamespacedName]bool{},
 		routeKinds: p.Informers.RouteKindStates(), unreadKinds: map[string]bool{},
 	}
 	for kind, known := range snap.routeKinds {
@@ -207,10 +224,11 @@ func (p *Publisher) newSnapshot(changed sets.Set[string]) (*policySnapshot, erro
 		}
 	}
 	var known bool
-	if snap.paused, known = p.policies.PausedBy(); !known && p.sent == nil {
+	before := p.snapshot()
+	if snap.paused, known = p.policies.PausedBy(); !known && before == nil {
 		return nil, fmt.Errorf("no Guardrail is read yet")
 	}
-	if p.sent == nil || changed.HasAny("", p.Informers.OwnNamespace) || p.Clock.Since(p.lastFull) >= fullInterval || !snap.canExtend(p.snapshot()) {
+	if !snap.canExtend(before) || changed.HasAny("", p.Informers.OwnNamespace) || p.Clock.Since(p.lastFull) >= fullInterval {
 		return snap, nil
 	}
 	snap.onlyNamespaces = map[string]bool{}

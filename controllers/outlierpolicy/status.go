@@ -24,28 +24,29 @@ const controllerName = "autohealer.resourcestack.com/outlierpolicy"
 // nothing changed. Envoys is nil when no xDS is served; gateways are the ancestors for Gateways.
 func statusOf(op *v1alpha1.OutlierPolicy, snap *policySnapshot, envoys *actuate.Clusters, gateways []v1alpha1.OutlierAncestorStatus) v1alpha1.OutlierPolicyStatus {
 	s := snap.policies[client.ObjectKeyFromObject(op)]
+	of := snap.clustersOf(s.policy)
 	after := *op.Status.DeepCopy()
-	after.ObservedGeneration, after.Clusters, after.Hosts = op.Generation, int32(len(s.clusters)), countHosts(s.clusters)
+	after.ObservedGeneration, after.Clusters, after.Hosts = op.Generation, int32(len(of.holds)), countHosts(of.holds)
 	after.Ancestors = nil
 	targets := op.Spec.TargetRefs
 	if len(targets) == 0 {
-		after.Ancestors = append(after.Ancestors, ancestorStatus(op, snap, envoys, nil))
+		after.Ancestors = append(after.Ancestors, ancestorStatus(op, snap, of, envoys, nil))
 	}
 	for i := range targets {
-		after.Ancestors = append(after.Ancestors, ancestorStatus(op, snap, envoys, &targets[i]))
+		after.Ancestors = append(after.Ancestors, ancestorStatus(op, snap, of, envoys, &targets[i]))
 	}
 	after.Ancestors = append(after.Ancestors, gateways[:min(len(gateways), maxAncestors-len(after.Ancestors))]...)
-	commonConditions(op, s, snap, envoys != nil || len(gateways) > 0).Put(&after.Conditions, op.Generation)
-	policy.SetWhileTrue(&after.Conditions, op.Generation, atRiskCondition(s))
+	commonConditions(op, s, of, snap, envoys != nil || len(gateways) > 0).Put(&after.Conditions, op.Generation)
+	policy.SetWhileTrue(&after.Conditions, op.Generation, atRiskCondition(of.holds))
 	policy.SetWhileTrue(&after.Conditions, op.Generation, removalDelayedCondition(s.policy, snap, envoys))
 	return after
 }
 
 // commonConditions are the conditions that every kind has.
-func commonConditions(op *v1alpha1.OutlierPolicy, s *policyState, snap *policySnapshot, reachesEnvoys bool) policy.Conditions {
+func commonConditions(op *v1alpha1.OutlierPolicy, s *policyState, of policyClusters, snap *policySnapshot, reachesEnvoys bool) policy.Conditions {
 	state := policy.Conditions{
 		Acceptance: policy.AcceptanceOf(s.verdict, s.unreadable), Changes: "clusters", Synced: true, Paused: snap.paused,
-		Says: fmt.Sprintf("It holds for %d clusters with %d hosts; for %d more another policy does.", len(s.clusters), countHosts(s.clusters), len(s.overridden)+len(s.conflicted)),
+		Says: fmt.Sprintf("It holds for %d clusters with %d hosts; for %d more another policy does.", len(of.holds), countHosts(of.holds), of.overridden+of.conflicted),
 	}
 	if !reachesEnvoys {
 		state.Stuck = policy.Stuck{Reason: v1alpha1.ReasonNotServed, Message: "No Envoy is served: start Autohealer with --xds-bind-address, or label a Gateway of Envoy Gateway's."}
@@ -57,10 +58,10 @@ func commonConditions(op *v1alpha1.OutlierPolicy, s *policyState, snap *policySn
 }
 
 // atRiskCondition: the policy may eject all hosts of a cluster at once.
-func atRiskCondition(s *policyState) metav1.Condition {
+func atRiskCondition(clusters []cluster) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionAtRisk}
 	var names []string
-	for _, c := range s.clusters {
+	for _, c := range clusters {
 		if c.Policy.Detects() && c.Policy.Settings.EjectsEverything(len(c.hosts)) {
 			names = append(names, c.Key.String())
 		}
@@ -95,9 +96,9 @@ func removalDelayedCondition(p *outlier.Policy, snap *policySnapshot, envoys *ac
 }
 
 // ancestorStatus is a policy's status for a target; a nil target stands for a default's namespace.
-func ancestorStatus(op *v1alpha1.OutlierPolicy, snap *policySnapshot, envoys *actuate.Clusters, ref *v1alpha1.OutlierTargetReference) v1alpha1.OutlierAncestorStatus {
+func ancestorStatus(op *v1alpha1.OutlierPolicy, snap *policySnapshot, of policyClusters, envoys *actuate.Clusters, ref *v1alpha1.OutlierTargetReference) v1alpha1.OutlierAncestorStatus {
 	s := snap.policies[client.ObjectKeyFromObject(op)]
-	clusters := s.clustersFor(ref)
+	clusters := clustersFor(ref, of.holds)
 	a := v1alpha1.OutlierAncestorStatus{
 		AncestorRef: ancestorReference(op.Namespace, ref), ControllerName: controllerName, Clusters: int32(len(clusters)), Hosts: countHosts(clusters),
 	}
@@ -106,10 +107,10 @@ func ancestorStatus(op *v1alpha1.OutlierPolicy, snap *policySnapshot, envoys *ac
 			a.Conditions = slices.Clone(before.Conditions)
 		}
 	}
-	policy.Set(&a.Conditions, op.Generation, acceptedCondition(op, s, snap, ref, clusters))
+	policy.Set(&a.Conditions, op.Generation, acceptedCondition(op, s, snap, ref, clusters, of.overridden))
 	programmed, proxies := programmedCondition(clusters, envoys, snap.paused)
 	policy.Set(&a.Conditions, op.Generation, programmed)
-	if envoys != nil && envoys.KnowsOthers() {
+	if envoys != nil && envoys.OthersKnown() {
 		a.Proxies = &proxies
 	}
 	if len(clusters) > 0 && s.policy.Detects() {
@@ -120,7 +121,7 @@ func ancestorStatus(op *v1alpha1.OutlierPolicy, snap *policySnapshot, envoys *ac
 }
 
 // acceptedCondition says whether the policy holds for a target, and why not.
-func acceptedCondition(op *v1alpha1.OutlierPolicy, s *policyState, snap *policySnapshot, ref *v1alpha1.OutlierTargetReference, clusters []cluster) metav1.Condition {
+func acceptedCondition(op *v1alpha1.OutlierPolicy, s *policyState, snap *policySnapshot, ref *v1alpha1.OutlierTargetReference, clusters []cluster, overridden int) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse}
 	overTLS, missing := snap.overTLS(op.Namespace, ref), ""
 	if ref != nil {
@@ -136,7 +137,7 @@ func acceptedCondition(op *v1alpha1.OutlierPolicy, s *policyState, snap *policyS
 	case missing != "":
 		c.Reason, c.Message = v1alpha1.ReasonTargetNotFound, "There is no "+missing+"."
 	default:
-		setAccepted(&c, clusters, len(s.overridden), overTLS)
+		setAccepted(&c, clusters, overridden, overTLS)
 	}
 	return c
 }
@@ -215,7 +216,7 @@ func progressOf(clusters []cluster, envoys *actuate.Clusters) (t envoyProgress) 
 			t.nacks = append(t.nacks, fmt.Sprintf("%s: %s", one.Key, r.Message))
 		}
 	}
-	t.unknown = !envoys.KnowsOthers() // read before the counts, which may only be newer
+	t.unknown = !envoys.OthersKnown() // read before the counts, which may only be newer
 	connected, acked := envoys.CountProxies(keys)
 	t.proxies = v1alpha1.OutlierProxies{Connected: int32(connected), Acked: int32(acked)}
 	return t

@@ -43,7 +43,7 @@ func target(service, port string) v1alpha1.OutlierTargetReference {
 // snapshotWith is the snapshot of policies over Services in shop; the rules refuse the one that is named.
 func snapshotWith(t *testing.T, policies []*v1alpha1.OutlierPolicy, services []*corev1.Service, refused string) *policySnapshot {
 	t.Helper()
-	snap := &policySnapshot{policies: map[types.NamespacedName]*policyState{}, services: map[string][]*corev1.Service{"shop": services}}
+	snap := &policySnapshot{policies: map[types.NamespacedName]*policyState{}, clusters: map[string]map[types.NamespacedName]*policyClusters{}, services: map[string][]*corev1.Service{"shop": services}}
 	read := make([]*outlier.Policy, 0, len(policies))
 	for _, op := range policies {
 		p, err := outlier.NewPolicy(op)
@@ -171,7 +171,7 @@ func TestWhatATargetsStatusSaysOfTLS(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			snap := &policySnapshot{
 				policies: map[types.NamespacedName]*policyState{p.Key(): {generation: op.Generation, parsedPolicy: parsedPolicy{policy: p}}},
-				services: map[string][]*corev1.Service{"shop": {web}},
+				clusters: map[string]map[types.NamespacedName]*policyClusters{}, services: map[string][]*corev1.Service{"shop": {web}},
 				index: outlier.NewIndex([]*outlier.Policy{p}, []outlier.Route{
 					{Namespace: "shop", RouteKey: outlier.RouteKey{Kind: "HTTPProxy", Name: "web"}, Backends: c.backends},
 				}, systemNamespace),

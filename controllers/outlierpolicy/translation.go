@@ -2,7 +2,6 @@ package outlierpolicy
 
 import (
 	"context"
-	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -16,86 +15,44 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/outlier"
 )
 
-// apply has clusters served, and returns what Envoys were sent of each. One whose policy can't be confirmed stays as it was sent before.
-// Namespaces with such clusters, or where something is missing, stay stale.
-func (p *Publisher) apply(ctx context.Context, snap *policySnapshot, clusters []actuate.Cluster) (sent map[outlier.Key]actuate.Cluster, again time.Duration, err error) {
-	var held map[outlier.Key]error
-	if p.Clusters != nil {
-		missing := p.clusters(snap)
-		if len(missing.Missing) > 0 && !snap.paused.Frozen {
-			again = unansweredRetry
-		}
-		if held, err = p.Clusters.Apply(ctx, clusters, snap.onlyNamespaces, missing); err != nil {
-			return nil, 0, err
-		}
-		for _, key := range missing.Missing {
-			p.stale.add(key.Service.Namespace)
-		}
+// apply has clusters served. One whose policy can't be confirmed stays as it was sent before. Namespaces with such clusters, or where
+// something is missing, stay stale.
+func (p *Publisher) apply(ctx context.Context, snap *policySnapshot, clusters []actuate.Cluster) (again time.Duration, err error) {
+	missing := p.clusters(snap)
+	if len(missing.Missing) > 0 && !snap.paused.Frozen {
+		again = unansweredRetry
 	}
-	sent = make(map[outlier.Key]actuate.Cluster, len(clusters))
-	for _, c := range clusters {
-		if held[c.Key] == nil {
-			sent[c.Key] = c
-			continue
-		}
+	held, removed, err := p.Clusters.Apply(ctx, clusters, missing)
+	if err != nil {
+		return 0, err
+	}
+	for _, key := range missing.Missing {
+		p.stale.add(key.Service.Namespace)
+	}
+	for key, err := range held {
 		again = retryAfter
-		p.stale.add(c.Key.Service.Namespace)
-		log.FromContext(ctx).V(1).Info("Can't confirm a cluster's policy; Envoys keep the cluster as it was; retrying", "cluster", c.Key.String(), "reason", held[c.Key].Error())
-		if before, was := p.sent[c.Key.Service.Namespace][c.Key]; was {
-			sent[c.Key] = before
-		} else if p.sent == nil {
-			sent[c.Key] = c.InDoubt()
-		}
+		p.stale.add(key.Service.Namespace)
+		log.FromContext(ctx).V(1).Info("Can't confirm a cluster's policy; Envoys keep the cluster as it was; retrying", "cluster", key.String(), "reason", err.Error())
 	}
 	snap.setUnconfirmed(held)
-	return sent, again, nil
-}
-
-// keepSent stores what was sent of the namespaces that a snapshot covers, and keeps what Envoys still have of Services and routes that are
-// missing there: one that returns during a freeze, or while its policy is doubtful, continues as it was.
-func (p *Publisher) keepSent(snap *policySnapshot, sent map[outlier.Key]actuate.Cluster) {
-	next := map[string]map[outlier.Key]actuate.Cluster{}
-	add := func(key outlier.Key, c actuate.Cluster) {
-		if next[key.Service.Namespace] == nil {
-			next[key.Service.Namespace] = map[outlier.Key]actuate.Cluster{}
-		}
-		next[key.Service.Namespace][key] = c
-	}
-	for key, c := range sent {
-		add(key, c)
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for namespace := range coveredNamespaces(snap, p.sent) {
-		for key, before := range p.sent[namespace] {
-			_, is := next[namespace][key]
-			if _, has := p.served[namespace][key]; has && !is {
-				add(key, before)
-			}
+	sent := make(map[outlier.Key]outlier.Protocol, len(clusters))
+	for i := range clusters {
+		if last, wasSent := p.Clusters.Last(clusters[i].Key); wasSent {
+			sent[last.Key] = last.Protocol()
 		}
 	}
-	if snap.onlyNamespaces == nil {
-		p.sent, p.lastFull = next, p.Clock.Now()
-		return
-	}
-	for namespace := range snap.onlyNamespaces {
-		delete(p.sent, namespace)
-	}
-	maps.Copy(p.sent, next)
-}
-
-// coveredNamespaces are the namespaces of a map that a snapshot covers.
-func coveredNamespaces[V any](snap *policySnapshot, all map[string]V) iter.Seq[string] {
-	if snap.onlyNamespaces == nil {
-		return maps.Keys(all)
-	}
-	return maps.Keys(snap.onlyNamespaces)
+	p.addServed(sent)
+	p.forgetRemoved(removed)
+	return again, nil
 }
 
 // previousState is what a translation starts from.
 type previousState struct {
-	// sent is what Envoys were sent last, by namespace and cluster; nil when nothing was sent yet.
-	sent map[string]map[outlier.Key]actuate.Cluster
+	// isFirst: nothing was sent yet, or no xDS is served.
+	isFirst bool
+	// last is a cluster as Envoys were sent it last. Those of Services and routes that are missing stay: one that returns during a freeze, or
+	// while its policy is doubtful, continues as it was.
+	last func(outlier.Key) (cluster actuate.Cluster, sent bool)
 	// served are the clusters that Envoys may have in the namespaces that are translated, by Service.
 	served map[types.NamespacedName]map[outlier.Key]outlier.Protocol
 }
@@ -108,11 +65,11 @@ func translate(snap *policySnapshot, objects outlier.Objects, previous previousS
 		name := client.ObjectKeyFromObject(svc)
 		served := previous.served[name]
 		for _, a := range snap.index.Assign(svc, slices.Collect(maps.Keys(served))) {
-			sent, was := previous.sent[svc.Namespace][a.Key]
-			if _, isServed := served[a.Key]; a.Policy != nil && a.Policy.Doubtful && previous.sent != nil && !was && !isServed {
+			last, was := previous.last(a.Key)
+			if _, isServed := served[a.Key]; a.Policy != nil && a.Policy.Doubtful && !previous.isFirst && !was && !isServed {
 				continue // no Envoy has it: it is served once the rules are evaluated for its policy
 			}
-			c := snap.desiredCluster(a, sent, previous.sent == nil, served[a.Key])
+			c := snap.desiredCluster(a, last, previous.isFirst, served[a.Key])
 			c.Hosts = outlier.HostsOf(svc, a.Port, objects.Slices[name])
 			clusters = append(clusters, c)
 			snap.addCluster(a, c.Hosts, c.Policy != a.Policy)
@@ -126,7 +83,7 @@ func translate(snap *policySnapshot, objects outlier.Objects, previous previousS
 // recorded one.
 func (snap *policySnapshot) desiredCluster(a *outlier.Assignment, before actuate.Cluster, first bool, protocol outlier.Protocol) actuate.Cluster {
 	c := actuate.Cluster{Assignment: *a}
-	state := lifecycle.Policy{Frozen: snap.paused.Frozen, Paused: snap.paused.By != ""}.State()
+	state := snap.state()
 	switch {
 	case first:
 		state = lifecycle.Active

@@ -18,12 +18,11 @@ func (c *control) fromSlices(name string, svc *corev1.Service, slices ...*discov
 	g := NewWithT(c.t)
 	key, ok := outlier.ParseKey(name)
 	g.Expect(ok).To(BeTrue())
-	cluster, err := outlier.NewCluster(&outlier.Assignment{Key: key, Policy: &outlier.Policy{Settings: outlier.Settings{
+	cluster := outlier.NewCluster(&outlier.Assignment{Key: key, Policy: &outlier.Policy{Settings: outlier.Settings{
 		ServerErrors: new(uint32(3)), EjectionPercent: new(uint32(50)), Interval: new(100 * time.Millisecond), Base: new(5 * time.Minute), Max: new(5 * time.Minute),
 	}}})
-	g.Expect(err).NotTo(HaveOccurred())
 	c.snapshot.Clusters[name], c.snapshot.Owners[name] = cluster, key.Service
-	c.snapshot.Endpoints[name] = outlier.NewEndpoints(cluster.GetEdsClusterConfig().GetServiceName(), outlier.HostsOf(svc, corev1.ServicePort{Name: "http"}, slices))
+	c.snapshot.Endpoints[name] = outlier.NewEndpoints(name, outlier.HostsOf(svc, corev1.ServicePort{Name: "http"}, slices))
 	c.publish()
 }
 

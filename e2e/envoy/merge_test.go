@@ -14,8 +14,7 @@ import (
 func TestHostsThatAreEjectedOneAfterTheOtherGetNothingAnyMore(t *testing.T) {
 	g := NewWithT(t)
 	key, _ := outlier.ParseKey(web)
-	product, err := outlier.NewCluster(&outlier.Assignment{Key: key, Policy: &outlier.Policy{}})
-	g.Expect(err).NotTo(HaveOccurred())
+	product := outlier.NewCluster(&outlier.Assignment{Key: key, Policy: &outlier.Policy{}})
 	_, e, hosts := scene(t, false, 6, func(c *clusterv3.Cluster) { c.CommonLbConfig = product.GetCommonLbConfig() })
 	late := int64(0)
 	for i, b := range hosts[:4] {

@@ -47,7 +47,7 @@ func (t *ClusterRecord) Read(ctx context.Context) (map[outlier.Key]outlier.Proto
 	}
 	names, err := decompress(stored.BinaryData[clusterRecordKey])
 	if err != nil {
-		return nil, fmt.Errorf("read ConfigMap %s/%s: %w; deleted, it is made anew of the clusters that policies hold for", t.Namespace, clusterRecordName, err)
+		return nil, fmt.Errorf("read ConfigMap %s/%s: %w; delete the ConfigMap, and Autohealer creates it again from the clusters that policies hold for", t.Namespace, clusterRecordName, err)
 	}
 	clusters := make(map[outlier.Key]outlier.Protocol, len(names))
 	for name := range names {
@@ -63,31 +63,37 @@ func (t *ClusterRecord) Read(ctx context.Context) (map[outlier.Key]outlier.Proto
 	return clusters, nil
 }
 
-// Change has clusters added to the record, or their protocols changed, and others taken out of it. All are all that are told now, for a record that is gone or
-// can't be read.
-func (t *ClusterRecord) Change(ctx context.Context, add map[outlier.Key]outlier.Protocol, remove []outlier.Key, all map[outlier.Key]outlier.Protocol) error {
+// Change has the record say what is told now, where that differs from what was told when this replica wrote it before: others' clusters stay.
+// A record that is gone or can't be read gets all that is told now.
+func (t *ClusterRecord) Change(ctx context.Context, before, now map[outlier.Key]outlier.Protocol) error {
 	return retryOnConflict(func() error {
 		stored, err := t.stored(ctx)
 		if err != nil {
 			return err
 		}
+		had := before
 		names, err := decompress(stored.BinaryData[clusterRecordKey])
 		if err != nil || stored.BinaryData[clusterRecordKey] == nil {
-			names, add = map[string]bool{}, all
+			names, had = map[string]bool{}, nil
 		}
-		before := maps.Clone(names)
-		for _, key := range remove {
-			delete(names, key.String())
-			delete(names, protocolLine(key, outlier.H2C))
+		was := maps.Clone(names)
+		for key := range had {
+			if _, still := now[key]; !still {
+				delete(names, key.String())
+				delete(names, protocolLine(key, outlier.H2C))
+			}
 		}
-		for key, protocol := range add {
+		for key, protocol := range now {
+			if recorded, is := had[key]; is && recorded == protocol {
+				continue
+			}
 			names[key.String()] = true
 			delete(names, protocolLine(key, outlier.H2C))
 			if protocol != outlier.AnyProtocol {
 				names[protocolLine(key, protocol)] = true
 			}
 		}
-		if err == nil && maps.Equal(names, before) {
+		if err == nil && maps.Equal(names, was) {
 			return nil // another replica has done it
 		}
 		return t.write(ctx, stored, names)

@@ -56,9 +56,9 @@ func TestReplicasKeepOneRecordOfClusters(t *testing.T) {
 	}
 	web, mail, edge := clustersNamed(t, "shop/web/80"), clustersNamed(t, "shop/mail/25"), clustersNamed(t, "shop/web/80@httproute/checkout")
 	for _, change := range []error{
-		one.Change(t.Context(), web, nil, web),
-		two.Change(t.Context(), edge, nil, both(web, edge)),
-		two.Change(t.Context(), mail, slices.Collect(maps.Keys(web)), both(mail, edge)),
+		one.Change(t.Context(), nil, web),
+		two.Change(t.Context(), web, both(web, edge)),
+		two.Change(t.Context(), both(web, edge), both(mail, edge)),
 	} {
 		if change != nil {
 			t.Fatal(change)
@@ -74,7 +74,7 @@ func TestReplicasKeepOneRecordOfClusters(t *testing.T) {
 		t.Fatal(err)
 	}
 	version := stored.ResourceVersion
-	if err := one.Change(t.Context(), mail, slices.Collect(maps.Keys(web)), mail); err != nil {
+	if err := one.Change(t.Context(), web, mail); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Get(t.Context(), name, stored); err != nil || stored.ResourceVersion != version {
@@ -83,7 +83,7 @@ func TestReplicasKeepOneRecordOfClusters(t *testing.T) {
 	if err := c.Delete(t.Context(), stored); err != nil {
 		t.Fatal(err)
 	}
-	if err := one.Change(t.Context(), web, nil, both(web, edge)); err != nil {
+	if err := one.Change(t.Context(), edge, both(web, edge)); err != nil {
 		t.Fatal(err)
 	}
 	if got := namesIn(t, two); !slices.Equal(got, []string{"shop/web/80", "shop/web/80@httproute/checkout"}) {
@@ -105,14 +105,14 @@ func TestTheRecordTellsWhichClustersSpeakHTTP2(t *testing.T) {
 		{outlier.H2C, []string{"shop/grpc/80@httpproxy/api h2c", "shop/web/80"}},
 	} {
 		grpc[key] = step.protocol
-		if err := record.Change(t.Context(), both(web, grpc), nil, both(web, grpc)); err != nil {
+		if err := record.Change(t.Context(), nil, both(web, grpc)); err != nil {
 			t.Fatal(err)
 		}
 		if got := namesIn(t, record); !slices.Equal(got, step.want) {
 			t.Errorf("it has %q, want %q", got, step.want)
 		}
 	}
-	if err := record.Change(t.Context(), nil, []outlier.Key{key}, web); err != nil {
+	if err := record.Change(t.Context(), both(web, grpc), web); err != nil {
 		t.Fatal(err)
 	}
 	stored, err := record.stored(t.Context())

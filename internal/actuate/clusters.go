@@ -33,8 +33,8 @@ type Cluster struct {
 	Admitted AdmittedOutlier
 }
 
-// InDoubt is the cluster as Envoys are told of it while nobody can say that its policy may detect anything: it has its place all the same.
-func (c Cluster) InDoubt() Cluster {
+// inDoubt is the cluster as Envoys are told of it while nobody can say that its policy may detect anything: it has its place all the same.
+func (c Cluster) inDoubt() Cluster {
 	if c.Policy != nil {
 		doubtful := *c.Policy
 		doubtful.Doubtful = true
@@ -59,17 +59,13 @@ type Clusters struct {
 	// Acts takes the audit trail: one line for each generation of a policy that Envoys are told of.
 	Acts logr.Logger
 
-	last map[string]map[string]lastSnapshot // by namespace, and by name of the cluster
+	last map[string]sentCluster // by name; nil while nothing was sent
 }
 
-// lastSnapshot is what was sent last of a cluster, with the messages: what stays as it is costs no new ones.
-type lastSnapshot struct {
-	uid        types.UID // of the policy that detects; "" when nothing is detected
-	generation int64
-	http2      bool
-	cluster    *clusterv3.Cluster
-
-	hosts     []outlier.Host
+// sentCluster is a cluster as it was sent last, with the messages: what stays as it is costs no new ones.
+type sentCluster struct {
+	Cluster
+	cluster   *clusterv3.Cluster
 	endpoints *endpointv3.ClusterLoadAssignment
 }
 
@@ -84,82 +80,59 @@ const (
 // Absent are clusters that Envoys may have and that aren't found: Missing are all of them, Gone those that are gone for sure.
 type Absent struct{ Missing, Gone []outlier.Key }
 
-// Apply has Envoys told of all clusters of some namespaces, and of those that are gone for sure in any; with nil for the namespaces the
-// clusters are of all. Of other namespaces Envoys keep what they have. Held are clusters about which there is doubt: an
-// admission is missing, or no longer what is stored. Of them Envoys keep what they have, and are told of their hosts. An error means
-// that nothing was told; until something was, any doubt is one as long as it is waited for, since Envoys would miss what isn't there. After that
-// clusters in doubt are told InDoubt.
-func (c *Clusters) Apply(ctx context.Context, clusters []Cluster, namespaces map[string]bool, absent Absent) (held map[outlier.Key]error, err error) {
+// Apply has Envoys told of clusters, and of those that are gone for sure; of others Envoys keep what they have. Held are clusters about which
+// there is doubt: an admission is missing, or no longer what is stored. Of them Envoys keep what they have, and are told of their hosts.
+// Removed are the names of those that Envoys have no longer. An error means that nothing was told; until something was, any doubt is one as
+// long as it is waited for, since Envoys would miss what isn't there. After that clusters in doubt are told so: they detect nothing.
+func (c *Clusters) Apply(ctx context.Context, clusters []Cluster, absent Absent) (held map[outlier.Key]error, removed []string, err error) {
 	if c.Server.Serves != nil && !c.Server.Serves() {
-		return nil, errors.New("tell Envoys: the cluster isn't known to be this installation's")
+		return nil, nil, errors.New("serve Envoys: the cluster isn't known to be this installation's")
 	}
 	news, held := c.check(ctx, clusters)
 	if c.last == nil && len(held) > 0 && (c.Waits == nil || c.Waits()) {
-		return nil, firstError(held)
+		return nil, nil, firstError(held)
 	}
-	next := map[string]map[string]lastSnapshot{}
 	snapshot := xds.Snapshot{
 		Clusters: make(map[string]*clusterv3.Cluster, len(clusters)), Endpoints: make(map[string]*endpointv3.ClusterLoadAssignment, len(clusters)),
-		Owners: make(map[string]types.NamespacedName, len(clusters)),
+		Owners: make(map[string]types.NamespacedName, len(clusters)), Gone: names(absent.Gone), Missing: names(absent.Missing),
+	}
+	isFirst := c.last == nil
+	if isFirst {
+		c.last = map[string]sentCluster{}
 	}
 	for i := range clusters {
 		key := clusters[i].Key
 		name := key.String()
-		t := c.next(&clusters[i], held)
-		if t.cluster == nil {
+		next := c.last[name].next(&clusters[i], held[key] != nil, isFirst)
+		if next.cluster == nil {
 			continue
 		}
-		if next[key.Service.Namespace] == nil {
-			next[key.Service.Namespace] = map[string]lastSnapshot{}
-		}
-		next[key.Service.Namespace][name] = t
-		snapshot.Clusters[name], snapshot.Endpoints[name], snapshot.Owners[name] = t.cluster, t.endpoints, key.Service
+		c.last[name] = next
+		snapshot.Clusters[name], snapshot.Endpoints[name], snapshot.Owners[name] = next.cluster, next.endpoints, key.Service
 	}
-	snapshot.Gone, snapshot.Missing = names(absent.Gone), names(absent.Missing)
-	c.retain(namespaces, next)
-	c.Server.Set(ctx, snapshot)
+	removed = c.Server.Set(ctx, snapshot)
+	for _, name := range removed {
+		delete(c.last, name)
+	}
 	for _, of := range news {
 		c.record(of)
 	}
-	return held, nil
+	return held, removed, nil
 }
 
-// next gives what is sent next of a cluster, and notes when it is held.
-func (c *Clusters) next(cluster *Cluster, held map[outlier.Key]error) lastSnapshot {
-	key := cluster.Key
-	before := c.last[key.Service.Namespace][key.String()]
-	if held[key] == nil {
-		t, err := before.with(cluster, false)
-		if err == nil {
-			return t
-		}
-		held[key] = err
+// Last is a cluster as Envoys were told of it last. Only the goroutine that tells may ask.
+func (c *Clusters) Last(key outlier.Key) (last Cluster, wasSent bool) {
+	if c == nil {
+		return last, false
 	}
-	if c.last == nil {
-		doubtful := cluster.InDoubt()
-		t, _ := before.with(&doubtful, false) // without a message where there is none even of this
-		return t
-	}
-	t, _ := before.with(cluster, true)
-	return t
+	sent, wasSent := c.last[key.String()]
+	return sent.Cluster, wasSent
 }
 
 // firstError is the same one of some errors each time: it is reported again and again.
 func firstError(held map[outlier.Key]error) error {
 	byKey := func(a, b outlier.Key) int { return strings.Compare(a.String(), b.String()) }
 	return held[slices.MinFunc(slices.Collect(maps.Keys(held)), byKey)]
-}
-
-// retain keeps what was sent last of some namespaces; nil for all.
-func (c *Clusters) retain(namespaces map[string]bool, next map[string]map[string]lastSnapshot) {
-	if namespaces == nil || c.last == nil {
-		c.last = next
-		return
-	}
-	for namespace := range namespaces {
-		delete(c.last, namespace)
-	}
-	maps.Copy(c.last, next)
 }
 
 // check gives the clusters of each policy that Envoys haven't been told of as it is now, and those that they may not be told of.
@@ -171,7 +144,7 @@ func (c *Clusters) check(ctx context.Context, clusters []Cluster) (news map[type
 			continue
 		}
 		if uid, generation := detects(&clusters[i]); uid != "" {
-			if before := c.last[clusters[i].Key.Service.Namespace][clusters[i].Key.String()]; before.uid != uid || before.generation != generation {
+			if before := c.last[clusters[i].Key.String()]; !before.detectsBy(uid, generation) {
 				news[uid] = append(news[uid], &clusters[i])
 			}
 		}
@@ -191,7 +164,7 @@ func (c *Clusters) check(ctx context.Context, clusters []Cluster) (news map[type
 	}
 	for uid, err := range c.Current.CheckAll(ctx, v1alpha1.GroupVersion.WithKind("OutlierPolicy"), admitted) {
 		for _, cluster := range news[uid] {
-			held[cluster.Key] = fmt.Errorf("tell Envoys of OutlierPolicy %s: %w", cluster.Policy.Key(), err)
+			held[cluster.Key] = fmt.Errorf("serve OutlierPolicy %s to Envoys: %w", cluster.Policy.Key(), err)
 		}
 		delete(news, uid)
 	}
@@ -205,7 +178,7 @@ func covered(c *Cluster) error {
 	}
 	v, p := c.Admitted, c.Policy
 	if !v.Valid() || v.UID() != p.UID || v.Generation() != p.Generation || !v.Enforces() && !p.Settings.Observe {
-		return fmt.Errorf("tell Envoys of OutlierPolicy %s: %w", p.Key(), ErrNotValidated)
+		return fmt.Errorf("serve OutlierPolicy %s to Envoys: %w", p.Key(), ErrNotValidated)
 	}
 	return nil
 }
@@ -218,23 +191,30 @@ func detects(c *Cluster) (types.UID, int64) {
 	return c.Policy.UID, c.Policy.Generation
 }
 
-// with gives what is told next, with the messages of before where they say it already. Of a cluster that is held only the hosts
-// are new; one that was never told has no message then.
-func (t lastSnapshot) with(c *Cluster, held bool) (lastSnapshot, error) {
-	next := t
-	next.hosts = c.Hosts
-	uid, generation := detects(c)
-	if !held && (t.cluster == nil || t.uid != uid || t.generation != generation || t.http2 != c.HTTP2) {
-		var err error
-		if next.cluster, err = outlier.NewCluster(&c.Assignment); err != nil {
-			return lastSnapshot{}, err
-		}
-		next.uid, next.generation, next.http2 = uid, generation, c.HTTP2
+// detectsBy says whether errors are detected by this generation of a policy.
+func (c *Cluster) detectsBy(uid types.UID, generation int64) bool {
+	ofUID, of := detects(c)
+	return ofUID == uid && of == generation
+}
+
+// next gives what is told next, with the messages of before where they say it already. Of a cluster that is held only the hosts
+// are new; one that was never told has no message then, unless nothing was told yet.
+func (t sentCluster) next(c *Cluster, held, isFirst bool) sentCluster {
+	next := sentCluster{*c, t.cluster, t.endpoints}
+	switch {
+	case held && !isFirst:
+		next.Cluster = t.Cluster
+		next.Hosts = c.Hosts
+	case held:
+		next.Cluster = c.inDoubt()
+		next.cluster = outlier.NewCluster(&next.Assignment)
+	case t.cluster == nil || !t.detectsBy(detects(c)) || t.HTTP2 != c.HTTP2:
+		next.cluster = outlier.NewCluster(&c.Assignment)
 	}
-	if t.endpoints == nil || !slices.Equal(t.hosts, c.Hosts) {
+	if t.endpoints == nil || !slices.Equal(t.Hosts, c.Hosts) {
 		next.endpoints = outlier.NewEndpoints(c.Key.String(), c.Hosts)
 	}
-	return next, nil
+	return next
 }
 
 // record writes the audit line of one policy that Envoys are told of.
@@ -268,8 +248,8 @@ func (c *Clusters) CountProxies(clusters []outlier.Key) (connected, acked int) {
 	return c.Server.CountProxies(names(clusters))
 }
 
-// KnowsOthers says whether what is told of Envoys includes those that are connected to other replicas.
-func (c *Clusters) KnowsOthers() bool { return c.Others == nil || c.Others() }
+// OthersKnown says whether what is told of Envoys includes those that are connected to other replicas.
+func (c *Clusters) OthersKnown() bool { return c.Others == nil || c.Others() }
 
 // DelayedRemovals tells which clusters would be gone if they weren't too many at a time.
 func (c *Clusters) DelayedRemovals() xds.DelayedRemovals { return c.Server.DelayedRemovals() }

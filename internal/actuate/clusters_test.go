@@ -72,7 +72,7 @@ func TestEnvoysAreToldOfAdmittedPoliciesAlone(t *testing.T) {
 			clusters := &Clusters{Server: server, Current: current{c.current}, Acts: logr.Discard()}
 			of := Cluster{Admitted: c.by}
 			of.Key, of.Policy = outlier.Key{Service: types.NamespacedName{Namespace: "shop", Name: "web"}, Port: 80}, c.policy
-			if _, err := clusters.Apply(t.Context(), []Cluster{of}, nil, Absent{}); !errors.Is(err, c.want) {
+			if _, _, err := clusters.Apply(t.Context(), []Cluster{of}, Absent{}); !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v", err, c.want)
 			}
 			if told := clusters.last != nil; told != (c.want == nil) {
@@ -90,14 +90,14 @@ func TestWhatStaysAsItIsMakesNoNewMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	clusters := &Clusters{Server: server, Current: current{}, Acts: logr.Discard()}
-	apply := func(hosts ...outlier.Host) lastSnapshot {
+	apply := func(hosts ...outlier.Host) sentCluster {
 		t.Helper()
 		of := Cluster{Admitted: admitted, Hosts: hosts}
 		of.Key, of.Policy = outlier.Key{Service: types.NamespacedName{Namespace: "shop", Name: "web"}, Port: 80}, policy
-		if _, err := clusters.Apply(t.Context(), []Cluster{of}, nil, Absent{}); err != nil {
+		if _, _, err := clusters.Apply(t.Context(), []Cluster{of}, Absent{}); err != nil {
 			t.Fatal(err)
 		}
-		return clusters.last["shop"]["shop/web/80"]
+		return clusters.last["shop/web/80"]
 	}
 	first := apply(outlier.Host{Address: "10.0.0.1", Port: 80})
 	if same := apply(outlier.Host{Address: "10.0.0.1", Port: 80}); same.cluster != first.cluster || same.endpoints != first.endpoints {
@@ -108,8 +108,8 @@ func TestWhatStaysAsItIsMakesNoNewMessages(t *testing.T) {
 	}
 }
 
-// Of namespaces that aren't named Envoys keep what they have; of the others what isn't there is forgotten.
-func TestOnlyNamedNamespacesAreToldAnew(t *testing.T) {
+// Of clusters that aren't named Envoys keep what they have; what they removed is forgotten.
+func TestWhatIsNotNamedStaysUntilItIsRemoved(t *testing.T) {
 	server, err := xds.NewServer(xds.Options{Address: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
@@ -121,28 +121,24 @@ func TestOnlyNamedNamespacesAreToldAnew(t *testing.T) {
 	}
 	for _, step := range []struct {
 		clusters []Cluster
-		only     map[string]bool
+		gone     []outlier.Key
 		want     []string
 	}{
 		{[]Cluster{of("shop", "web"), of("shop", "mail"), of("bank", "web")}, nil, []string{"bank/web/80", "shop/mail/80", "shop/web/80"}},
-		{nil, map[string]bool{}, []string{"bank/web/80", "shop/mail/80", "shop/web/80"}},
-		{[]Cluster{of("shop", "web")}, map[string]bool{"shop": true}, []string{"bank/web/80", "shop/web/80"}},
-		{nil, map[string]bool{"bank": true}, []string{"shop/web/80"}},
-		{[]Cluster{of("bank", "web")}, nil, []string{"bank/web/80"}},
+		{nil, nil, []string{"bank/web/80", "shop/mail/80", "shop/web/80"}},
+		{[]Cluster{of("shop", "web")}, nil, []string{"bank/web/80", "shop/mail/80", "shop/web/80"}},
+		{[]Cluster{of("shop", "web")}, []outlier.Key{of("shop", "mail").Key}, []string{"bank/web/80", "shop/web/80"}},
+		{nil, []outlier.Key{of("bank", "web").Key, of("shop", "web").Key}, []string{"bank/web/80", "shop/web/80"}},
 	} {
-		before := clusters.last["shop"]["shop/web/80"].cluster
-		if _, err := clusters.Apply(t.Context(), step.clusters, step.only, Absent{}); err != nil {
+		before := clusters.last["shop/web/80"].cluster
+		if _, _, err := clusters.Apply(t.Context(), step.clusters, Absent{Gone: step.gone}); err != nil {
 			t.Fatal(err)
 		}
-		var got []string
-		for _, in := range clusters.last {
-			got = slices.AppendSeq(got, maps.Keys(in))
+		if got := slices.Sorted(maps.Keys(clusters.last)); !slices.Equal(got, step.want) {
+			t.Errorf("without %v: told are %v, want %v", step.gone, got, step.want)
 		}
-		if slices.Sort(got); !slices.Equal(got, step.want) {
-			t.Errorf("only %v: told are %v, want %v", step.only, got, step.want)
-		}
-		if after, is := clusters.last["shop"]["shop/web/80"]; is && before != nil && after.cluster != before {
-			t.Errorf("only %v: the same cluster has a new message", step.only)
+		if after := clusters.last["shop/web/80"]; before != nil && after.cluster != before {
+			t.Errorf("without %v: the same cluster has a new message", step.gone)
 		}
 	}
 }
@@ -160,10 +156,10 @@ func TestDoubtAboutOnePolicyHoldsNoEndpointsBack(t *testing.T) {
 		c.Key, c.Policy = outlier.Key{Service: types.NamespacedName{Namespace: "shop", Name: service}, Port: 80}, p
 		return c
 	}
-	if held, err := clusters.Apply(t.Context(), []Cluster{of("web", policy, "10.0.0.1"), of("mail", nil, "10.0.0.1")}, nil, Absent{}); err != nil || len(held) > 0 {
+	if held, _, err := clusters.Apply(t.Context(), []Cluster{of("web", policy, "10.0.0.1"), of("mail", nil, "10.0.0.1")}, Absent{}); err != nil || len(held) > 0 {
 		t.Fatal(held, err)
 	}
-	before := clusters.last["shop"]
+	before := clusters.last
 	edited, superseded := *policy, errors.New("it was edited since")
 	edited.Generation++
 	for name, c := range map[string]struct {
@@ -176,18 +172,19 @@ func TestDoubtAboutOnePolicyHoldsNoEndpointsBack(t *testing.T) {
 		"a new one, unconfirmed": {&edited, superseded, ErrNotValidated},
 	} {
 		t.Run(name, func(t *testing.T) {
-			clusters.last, clusters.Current = map[string]map[string]lastSnapshot{"shop": before}, current{c.current}
+			clusters.last, clusters.Current = maps.Clone(before), current{c.current}
 			if c.edited == policy { // as if it had been told as an older generation
-				older := before["shop/web/80"]
-				older.generation--
-				clusters.last["shop"] = map[string]lastSnapshot{"shop/web/80": older, "shop/mail/80": before["shop/mail/80"]}
+				older, olderPolicy := before["shop/web/80"], *policy
+				olderPolicy.Generation--
+				older.Policy = &olderPolicy
+				clusters.last["shop/web/80"] = older
 			}
-			held, err := clusters.Apply(t.Context(), []Cluster{of("web", c.edited, "10.0.0.2"), of("mail", nil, "10.0.0.2"), of("new", c.edited, "10.0.0.2")}, nil, Absent{})
+			held, _, err := clusters.Apply(t.Context(), []Cluster{of("web", c.edited, "10.0.0.2"), of("mail", nil, "10.0.0.2"), of("new", c.edited, "10.0.0.2")}, Absent{})
 			web := outlier.Key{Service: types.NamespacedName{Namespace: "shop", Name: "web"}, Port: 80}
 			if err != nil || len(held) != 2 || !errors.Is(held[web], c.want) {
 				t.Errorf("held %v, error %v", held, err)
 			}
-			after := clusters.last["shop"]
+			after := clusters.last
 			if after["shop/web/80"].cluster != before["shop/web/80"].cluster {
 				t.Error("the cluster in doubt has changed")
 			}

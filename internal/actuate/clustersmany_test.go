@@ -103,7 +103,7 @@ func TestEnvoysAreServedAfterARestartHoweverManyPoliciesThereAre(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				clusters := &Clusters{Server: server, Current: &kube.Generations{Reader: &slow{policies: n, perPage: perPage}, Clock: clock.RealClock{}}, Acts: logr.Discard()}
 				began := time.Now()
-				if held, err := clusters.Apply(t.Context(), all, nil, Absent{}); err != nil || len(held) > 0 {
+				if held, _, err := clusters.Apply(t.Context(), all, Absent{}); err != nil || len(held) > 0 {
 					t.Fatalf("%d are held, error %v", len(held), err)
 				}
 				if took := time.Since(began); took > time.Duration(n/500+1)*perPage {
@@ -131,8 +131,8 @@ func TestWhatIsNotConfirmedIsServedInTheEndAndDetectsNothing(t *testing.T) {
 			Waits: func() bool { return patient },
 		}
 		apply := func(of []Cluster) (held, told, detecting int, err error) {
-			all, err := clusters.Apply(t.Context(), of, nil, Absent{})
-			for _, c := range clusters.last["shop"] {
+			all, _, err := clusters.Apply(t.Context(), of, Absent{})
+			for _, c := range clusters.last {
 				told++
 				if c.cluster.GetOutlierDetection() != nil {
 					detecting++

@@ -150,7 +150,7 @@ func (e *EnvoyPatches) read(ctx context.Context, gateway types.NamespacedName) (
 	spec, _ := u.Object["spec"].(map[string]any)
 	before, err := outlier.ReadPatchSet(spec, record)
 	if err != nil {
-		return nil, nil, fmt.Errorf("EnvoyPatchPolicy %s, annotation %s: %w; deleted, it is made anew", key, v1alpha1.AnnotationPatchedFor, err)
+		return nil, nil, fmt.Errorf("EnvoyPatchPolicy %s, annotation %s: %w; delete the EnvoyPatchPolicy, and Autohealer creates it again", key, v1alpha1.AnnotationPatchedFor, err)
 	}
 	return u, before, nil
 }
@@ -163,7 +163,7 @@ func (e *EnvoyPatches) unconfirmed(ctx context.Context, g GatewayPatches, news m
 			held[cluster] = fmt.Errorf("patch for OutlierPolicy %s/%s: %w", p.Namespace, p.Name, err)
 		}
 	}
-	var asked []kube.Admission
+	var admissions []kube.Admission
 	for p, clusters := range news {
 		v := g.Admitted[p.UID]
 		observes := !slices.ContainsFunc(clusters, func(name string) bool { return !g.Wanted[name].Observes })
@@ -171,14 +171,14 @@ func (e *EnvoyPatches) unconfirmed(ctx context.Context, g GatewayPatches, news m
 			hold(p, ErrNotValidated)
 			continue
 		}
-		asked = append(asked, kube.Admission{Key: types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, UID: p.UID, Generation: p.Generation})
+		admissions = append(admissions, kube.Admission{Key: types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, UID: p.UID, Generation: p.Generation})
 	}
-	if len(asked) == 0 {
+	if len(admissions) == 0 {
 		return held
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	wrong := e.Current.CheckAll(ctx, v1alpha1.GroupVersion.WithKind("OutlierPolicy"), asked)
+	wrong := e.Current.CheckAll(ctx, v1alpha1.GroupVersion.WithKind("OutlierPolicy"), admissions)
 	for p := range news {
 		if err := wrong[p.UID]; err != nil {
 			hold(p, err)

@@ -62,10 +62,7 @@ var web = types.NamespacedName{Namespace: "edge", Name: "web"}
 // wants patches two clusters for a policy.
 func wants(t *testing.T, policy *outlier.Policy, by AdmittedOutlier) GatewayPatches {
 	t.Helper()
-	set, err := outlier.NewPatchSet([]outlier.Patched{{Cluster: "a", Policies: []*outlier.Policy{policy}}, {Cluster: "b", Policies: []*outlier.Policy{policy}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := outlier.NewPatchSet([]outlier.Patched{{Cluster: "a", Policies: []*outlier.Policy{policy}}, {Cluster: "b", Policies: []*outlier.Policy{policy}}})
 	return GatewayPatches{Gateway: web, GatewayUID: "g", Wanted: set, State: lifecycle.Active, Admitted: map[types.UID]AdmittedOutlier{policy.UID: by}}
 }
 

@@ -117,7 +117,7 @@ func (r *Record) read(ctx context.Context) (stored *corev1.ConfigMap, acts []lim
 	for uid, text := range stored.Data {
 		var n recordedAct
 		if err := json.Unmarshal([]byte(text), &n); err != nil {
-			return nil, nil, fmt.Errorf("read entry %s of ConfigMap %s/%s, which records what limits count: %w; delete the ConfigMap, and it is made anew of what this manager knows",
+			return nil, nil, fmt.Errorf("read entry %s of ConfigMap %s/%s, which records what limits count: %w; delete the ConfigMap, and Autohealer creates it again from what this manager knows",
 				uid, r.Namespace, r.Name, err)
 		}
 		acts = append(acts, limit.Act{UID: types.UID(uid), Name: n.Name, Zone: n.Zone, Began: n.Began.Time})

@@ -13,8 +13,8 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 )
 
-// recordedPageSize is how many objects are read at once. Only what is scaled down comes, and of that the metadata.
-const recordedPageSize = 500
+// recordedChunkSize is how many objects are read at once. Only what is scaled down comes, and of that the metadata.
+const recordedChunkSize = 500
 
 // Recorded is an object that has a record of ours.
 type Recorded struct {
@@ -28,18 +28,18 @@ type Recorded struct {
 // that isn't served any more has none. The error is the API server's.
 func (r *ScaleReader) Recorded(ctx context.Context, kind schema.GroupVersionKind, namespace string) ([]Recorded, error) {
 	var all []Recorded
-	page := &metav1.PartialObjectMetadataList{}
-	page.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	for next := ""; ; next = page.Continue {
-		err := r.Live.List(ctx, page, client.InNamespace(namespace), client.HasLabels{v1alpha1.LabelScaledDown}, client.Limit(recordedPageSize), client.Continue(next))
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	for next := ""; ; next = list.Continue {
+		err := r.Live.List(ctx, list, client.InNamespace(namespace), client.HasLabels{v1alpha1.LabelScaledDown}, client.Limit(recordedChunkSize), client.Continue(next))
 		switch {
 		case meta.IsNoMatchError(err):
 			return nil, nil
 		case err != nil:
 			return nil, fmt.Errorf("list each %s that is labelled %s: %w", kind.Kind, v1alpha1.LabelScaledDown, err)
 		}
-		for i := range page.Items {
-			about := &page.Items[i]
+		for i := range list.Items {
+			about := &list.Items[i]
 			record, err := probe.ParseRecord(about.Annotations[v1alpha1.AnnotationOriginalReplicas])
 			if err != nil || record == nil || about.DeletionTimestamp != nil {
 				continue
@@ -47,7 +47,7 @@ func (r *ScaleReader) Recorded(ctx context.Context, kind schema.GroupVersionKind
 			apiVersion, name := kind.ToAPIVersionAndKind()
 			all = append(all, Recorded{Namespace: about.Namespace, Ref: probe.Ref{APIVersion: apiVersion, Kind: name, Name: about.Name}, Record: *record})
 		}
-		if page.Continue == "" {
+		if list.Continue == "" {
 			return all, nil
 		}
 	}

@@ -37,7 +37,7 @@ func replica(t *testing.T, c client.Client, id string, now *testclock.FakeClock)
 		}
 	})
 	server.Set(ctx, xds.Snapshot{
-		Clusters: map[string]*clusterv3.Cluster{"shop/web/80": {Name: "shop/web/80"}}, Owners: map[string]types.NamespacedName{"shop/web/80": {Namespace: "shop", Name: "web"}},
+		Clusters: map[string]*clusterv3.Cluster{"shop/web/80": {Name: "shop/web/80", EdsClusterConfig: &clusterv3.Cluster_EdsClusterConfig{}}}, Owners: map[string]types.NamespacedName{"shop/web/80": {Namespace: "shop", Name: "web"}},
 	})
 	NewWithT(t).Eventually(server.Addr, "5s").ShouldNot(BeNil())
 	return &Replicas{Reader: c, Writer: c, Namespace: "autohealer-system", ID: id, Server: server, Clock: now}

@@ -44,7 +44,7 @@ func TestPagesShowRealOutput(t *testing.T) {
 	}{
 		"docs/concepts/weeder-configs.md":   {dir: "weeder", least: 1},
 		"docs/concepts/probe-configs.md":    {dir: "prober", least: 2},
-		"docs/concepts/outlier-policies.md": {dir: "outlier", least: 4},
+		"docs/concepts/outlier-policies.md": {dir: "outlier", least: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := page.Read(filepath.Join("..", ".."), name)

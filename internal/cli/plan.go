@@ -20,6 +20,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/cli/report"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
+	"github.com/resourcestack/autohealer/internal/domain/outlier"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kinds"
 )
@@ -28,7 +29,6 @@ type planOptions struct {
 	inputs
 	clusterFlags
 	output *output[report.Plans]
-	trace  string
 }
 
 func (a *App) plan() *cobra.Command {
@@ -46,9 +46,6 @@ target what every condition would become, and which checks say so; shoots aren't
 
 It reads nodes, their leases, DaemonSets, namespaces, Services, EndpointSlices, pods and policies once, of a ProbeConfig also
 the Secrets and scales that it names, of a HealthCheckRegistration its targets and what its checks look at, and writes nothing.
-With --trace it asks nobody: it tells whom of a trace's hosts Envoy would have ejected for the OutlierPolicies in -f, and when.
-The file has lines of time, host and result: a number of seconds, a duration or a moment; an HTTP status, connect-failure,
-timeout, or for bytes alone connected; a line without a result only names a host. Jitter, which is chance, is left out.
 
 Of several policies in -f each is judged as if those before it had been applied, and all as if the Guardrails and exceptions
 in -f that are admitted had been. With --facts it asks a file instead of a
@@ -60,9 +57,6 @@ be refused.`,
   kubectl autohealer plan -f kernel-deadlock.yaml
   kubectl autohealer plan -f weeder.yaml
 
-  # whom would Envoy have ejected yesterday?
-  kubectl autohealer plan -f outlierpolicy.yaml --trace trace.csv
-
   # without access to the cluster
   kubectl autohealer facts export > facts.yaml
   kubectl autohealer plan -f kernel-deadlock.yaml --facts facts.yaml`,
@@ -70,12 +64,7 @@ be refused.`,
 	}
 	o.addFlags(cmd)
 	a.addFacts(cmd, &o.clusterFlags)
-	cmd.Flags().StringVar(&o.trace, "trace", "", "file with what a proxy saw; tells whom Envoy would have ejected")
-	// Both fail for flags that aren't there, and these are.
-	_ = cmd.MarkFlagFilename("trace", "csv")
 	o.output = outputFlag(cmd, "Plan", map[string]printer[report.Plans]{"": func(w io.Writer, plans report.Plans) error { return plans.Text(w) }})
-	cmd.MarkFlagsMutuallyExclusive("trace", "facts")
-	cmd.MarkFlagsMutuallyExclusive("trace", "output")
 	return cmd
 }
 
@@ -87,9 +76,6 @@ func (a *App) runPlan(ctx context.Context, o *planOptions) error {
 	files, err := a.files(o.inputs)
 	if err != nil {
 		return err
-	}
-	if o.trace != "" {
-		return a.runTrace(ctx, o, documentsOf(files))
 	}
 	o.live = o.facts == ""
 	s, err := a.readSnapshot(ctx, o.clusterFlags)
@@ -195,9 +181,9 @@ func (w *policyEnv) forecast(ctx context.Context, p *report.Plan) error {
 		}
 		p.ProbeConfig(o, forecast, of, paused)
 	case *v1alpha1.OutlierPolicy:
-		read, err := readOutlierPolicy(o)
+		read, err := outlier.NewPolicy(o)
 		if err != nil {
-			return err
+			return fmt.Errorf("read OutlierPolicy %s/%s: %w", o.Namespace, o.Name, err)
 		}
 		p.OutlierPolicy(o, read, w.facts.ForecastOutlierPolicy(o, limits, time.Time{}), paused)
 	case *v1alpha1.HealthCheckRegistration:

@@ -25,6 +25,8 @@ type entry struct {
 	// deltaResource is an encoded discovery.Resource, for the delta protocol; sotwResource is the encoded Any in it, for the state of the
 	// world.
 	deltaResource, sotwResource []byte
+	// nameless are endpoints without their name; nil for a cluster.
+	nameless []byte
 }
 
 func newEntry(typeURL, name, namespace, version string, body []byte) *entry {
@@ -55,7 +57,7 @@ func fieldSize(number protowire.Number, length int) int {
 
 // equal says whether clients would see no difference between two entries.
 func (e *entry) equal(other *entry) bool {
-	return other != nil && e.version == other.version && e.namespace == other.namespace
+	return other != nil && e.name == other.name && e.version == other.version && e.namespace == other.namespace
 }
 
 // deterministic: the same message has the same bytes in each process of one build, and so the same version.
@@ -69,39 +71,25 @@ func hash(body []byte) string {
 	return hex.EncodeToString(sum[:hashLength/2])
 }
 
-// encodeCluster validates a cluster by Envoy's own schema, and returns its entry and the name under which the cluster subscribes to
-// its endpoints ("" where it doesn't). That name changes with the cluster: Envoy replaces a changed cluster by a new one, which warms
-// until it gets its endpoints, and these aren't sent again under a name that Envoy has already.
-func encodeCluster(name, namespace string, cluster *clusterv3.Cluster) (*entry, string, error) {
-	if cluster.GetName() != name {
-		return nil, "", fmt.Errorf("the cluster is named %q", cluster.GetName())
-	}
+// encodeCluster validates a cluster by Envoy's own schema, and returns its entry and the name under which it subscribes to its endpoints,
+// NAME#HASH. That name changes with the cluster: Envoy replaces a changed cluster by a new one, which warms until it gets its endpoints, and
+// these aren't sent again under a name that Envoy has already.
+func encodeCluster(name, namespace string, cluster *clusterv3.Cluster) (e *entry, service string, err error) {
 	if err := cluster.ValidateAll(); err != nil {
 		return nil, "", err
 	}
-	body, err := deterministic.Marshal(cluster)
+	nameless, err := deterministic.Marshal(cluster)
 	if err != nil {
 		return nil, "", fmt.Errorf("encode: %w", err)
 	}
-	version := hash(body)
-	if cluster.GetType() != clusterv3.Cluster_EDS {
-		return newEntry(resource.ClusterType, name, namespace, version, body), "", nil
+	service = name + "#" + hash(nameless)[:16]
+	named := proto.CloneOf(cluster)
+	named.EdsClusterConfig.ServiceName = service
+	body, err := deterministic.Marshal(named)
+	if err != nil {
+		return nil, "", fmt.Errorf("encode: %w", err)
 	}
-	service := cluster.GetEdsClusterConfig().GetServiceName()
-	switch {
-	case cluster.GetEdsClusterConfig() == nil:
-		return nil, "", fmt.Errorf("it is of type EDS and has no eds_cluster_config")
-	case service == "":
-		service = name + "#" + version[:16]
-		named := proto.CloneOf(cluster)
-		named.EdsClusterConfig.ServiceName = service
-		if body, err = deterministic.Marshal(named); err != nil {
-			return nil, "", fmt.Errorf("encode: %w", err)
-		}
-	case clusterOf(service) != name:
-		return nil, "", fmt.Errorf("it asks for endpoints as %q instead of %s#HASH", service, name)
-	}
-	return newEntry(resource.ClusterType, name, namespace, version, body), service, nil
+	return newEntry(resource.ClusterType, name, namespace, hash(body), body), service, nil
 }
 
 // encodeEndpoints leaves the name out: endpoints are served under several names, while old and new clusters use them.
@@ -126,7 +114,17 @@ const clusterNameField = 1
 func endpointsEntry(name, namespace, version string, nameless []byte) *entry {
 	body := make([]byte, 0, len(nameless)+fieldSize(clusterNameField, len(name)))
 	body = appendField(body, clusterNameField, name)
-	return newEntry(resource.EndpointType, name, namespace, version, append(body, nameless...))
+	e := newEntry(resource.EndpointType, name, namespace, version, append(body, nameless...))
+	e.nameless = nameless
+	return e
+}
+
+// named is the entry under a name: endpoints may have others than the newest.
+func (e *entry) named(name string) *entry {
+	if e.name == name {
+		return e
+	}
+	return endpointsEntry(name, e.namespace, e.version, e.nameless)
 }
 
 // clusterOf is the cluster that subscribes to endpoints under a name; "" when no cluster does.

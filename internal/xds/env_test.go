@@ -241,5 +241,9 @@ func proxies(s *Server, cluster string) Proxies {
 func names(t *table) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.Collect(maps.Keys(t.entries))
+	var all []string
+	for _, e := range t.entries {
+		all = append(all, e.name)
+	}
+	return all
 }

@@ -67,7 +67,7 @@ func TestAnIdentitySeesOnlyItsNamespaces(t *testing.T) {
 	own := w.connectAs(ca.client(t, tenant), xdsclient.Options{Node: &corev3.Node{Id: edge}})
 	g.Eventually(func() []string { return own.Hosts("tenant/web/80") }, "5s").ShouldNot(BeEmpty())
 	w.server.store.mu.Lock()
-	service := w.server.store.published["shop/web/80"].endpointsName
+	service := w.server.store.published["shop/web/80"].endpointsEntry.name
 	w.server.store.mu.Unlock()
 	g.Expect(own.Ask(&discovery.DeltaDiscoveryRequest{ // by name, too
 		TypeUrl: "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment", ResourceNamesSubscribe: []string{service, "shop/web/80#0"},

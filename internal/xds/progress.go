@@ -34,8 +34,7 @@ func (s *Server) localRejections() map[string][]Rejection {
 		}
 	}
 	for service, rejected := range endpoints {
-		name := clusterOf(service)
-		if p := s.store.published[name]; p != nil && p.endpointsNames.Has(service) {
+		if name := clusterOf(service); s.store.published[name] != nil {
 			all[name] = append(all[name], rejected...)
 		}
 	}
@@ -61,9 +60,9 @@ func (s *Server) CountProxies(clusters []string) (connected, acked int) {
 	s.store.mu.Lock()
 	for _, name := range clusters {
 		if p := s.store.published[name]; p != nil {
-			namespaces[name] = p.entry.namespace
+			namespaces[name] = p.clusterEntry.namespace
 			if len(others) > 0 {
-				content[p.entry.namespace] = strconv.FormatUint(s.store.digests[p.entry.namespace], 36)
+				content[p.clusterEntry.namespace] = strconv.FormatUint(s.store.digests[p.clusterEntry.namespace], 36)
 			}
 		}
 	}
@@ -86,14 +85,16 @@ func (s *Server) CountProxies(clusters []string) (connected, acked int) {
 	return connected, acked
 }
 
-// rejections are those of all watches, by name.
+// rejections are those of all watches, by name: of endpoints those under names that their clients still subscribe to.
 func (t *table) rejections() map[string][]Rejection {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	all := map[string][]Rejection{}
 	for w := range t.watches {
 		for name, message := range w.rejections {
-			all[name] = append(all[name], Rejection{Proxy: w.identity, Message: message})
+			if !t.endpoints || w.subscribes(name) {
+				all[name] = append(all[name], Rejection{Proxy: w.identity, Message: message})
+			}
 		}
 	}
 	return all

@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -13,85 +14,61 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// published is a cluster as it is served.
+// published is a cluster as it is served, with its endpoints: the messages, and their encodings. The endpoints' entry has the name under
+// which the cluster subscribes to them.
 type published struct {
-	cluster *clusterv3.Cluster // entry is its encoding
-	entry   *entry
-	// endpointsName is the name under which the cluster subscribes to endpoints; "" where it doesn't.
-	endpointsName string
-	// endpointsNames are all names that some Envoy may still subscribe to: an Envoy that rejected the new cluster keeps the old one and
-	// its endpoints.
-	endpointsNames set.Set[string]
+	cluster   *clusterv3.Cluster
+	endpoints *endpointv3.ClusterLoadAssignment
 
-	endpoints *endpointv3.ClusterLoadAssignment // nameless is its encoding
-	nameless  []byte
-	version   string // of nameless
+	clusterEntry, endpointsEntry *entry
 }
 
-// clusterStore is what is served, by the name of the cluster. Only Set writes it; streams read endpoints.
+// clusterStore is what is served, by the name of the cluster. Only Set writes it.
 type clusterStore struct {
 	mu        sync.Mutex
 	published map[string]*published
 	invalid   map[string]string // why a cluster isn't served as it was set
-	// withOldNames are the clusters whose endpoints are served under more than one name.
-	withOldNames set.Set[string]
 	// digests of clusters, by namespace.
 	digests map[string]uint64
 	// firstRelease is when the first of the delayed removals may happen, and nextRelease when the next may; zero while none is delayed.
 	firstRelease, nextRelease time.Time
 }
 
-// resolveEndpoints makes the entry for a name that an Envoy has from another replica, or from before a restart.
-func (s *clusterStore) resolveEndpoints(service string, scope Scope) *entry {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := s.published[clusterOf(service)]
-	if p == nil || p.endpointsName == "" || !scope.allows(p.entry.namespace) {
-		return nil
-	}
-	p.endpointsNames.Insert(service)
-	if len(p.endpointsNames) > 1 {
-		s.withOldNames.Insert(clusterOf(service))
-	}
-	return endpointsEntry(service, p.entry.namespace, p.version, p.nameless)
-}
-
-// changes are the entries that a snapshot changes.
+// changes are the entries that a snapshot changes, by the name of the cluster.
 type changes struct {
 	clusters, endpoints map[string]*entry
 	affected            set.Set[string] // clusters whose progress or rejections may differ now
 }
 
 // Set serves a snapshot from now on. One goroutine calls it, ten times a second at most: more often, Envoys would replace clusters
-// faster than they warm them. New endpoints are published before the clusters that subscribe to them, and removed after those are
-// replaced.
-func (s *Server) Set(ctx context.Context, snapshot Snapshot) {
+// faster than they warm them. New endpoints are published before the clusters that subscribe to them. It returns the clusters that are no
+// longer served.
+func (s *Server) Set(ctx context.Context, snapshot Snapshot) (gone []string) {
 	c := changes{clusters: map[string]*entry{}, endpoints: map[string]*entry{}, affected: set.New[string]()}
 	s.store.mu.Lock()
 	gone, delayed := s.store.removals(snapshot, s.MaxRemovalPercent, s.Clock.Now())
 	removing := set.New(gone...)
-	for name, cluster := range snapshot.Clusters {
+	for name := range snapshot.Clusters {
 		if removing.Has(name) {
 			continue
 		}
 		before := s.store.invalid[name]
 		delete(s.store.invalid, name)
-		if err := s.store.update(name, cluster, snapshot, &c); err != nil {
+		if err := s.store.update(name, snapshot, &c); err != nil {
 			s.store.invalid[name] = err.Error() // and the last valid one is still served
 		}
 		if s.store.invalid[name] != before {
 			c.affected.Insert(name)
 		}
 	}
-	orphanedNames := s.store.remove(gone)
+	s.store.remove(gone)
 	incomplete := slices.ContainsFunc(snapshot.Missing, func(name string) bool { return s.store.published[name] == nil && !removing.Has(name) })
 	count, invalid, digests := len(s.store.published), len(s.store.invalid), maps.Clone(s.store.digests)
 	s.store.mu.Unlock()
 
-	s.endpoints.apply(c.endpoints, nil)
+	s.endpoints.apply(c.endpoints, gone)
 	s.clusters.setIncomplete(incomplete)
 	s.clusters.apply(c.clusters, gone)
-	s.endpoints.apply(nil, append(orphanedNames, s.retire()...))
 
 	s.mu.Lock()
 	delayedChanged := !slices.Equal(delayed.Clusters, s.delayed.Clusters)
@@ -105,91 +82,60 @@ func (s *Server) Set(ctx context.Context, snapshot Snapshot) {
 	if len(c.clusters)+len(c.endpoints)+len(gone) > 0 || delayedChanged {
 		log.FromContext(ctx).V(1).Info("Pushed xDS", "clusters", len(c.clusters), "endpoints", len(c.endpoints), "removed", len(gone), "removalsDelayed", len(delayed.Clusters))
 	}
-	if len(gone) > 0 {
-		s.notify(s.OnRemoved, gone)
-	}
 	if affected := append(c.affected.SortedList(), gone...); len(affected) > 0 || delayedChanged {
 		s.notify(s.OnProgress, affected)
 	}
+	return gone
 }
 
-// update stores one cluster of a snapshot and its endpoints. After an error the cluster is served as before.
-func (s *clusterStore) update(name string, cluster *clusterv3.Cluster, snapshot Snapshot, c *changes) error {
-	p, namespace := s.published[name], snapshot.Owners[name].Namespace
-	if p != nil && p.sameMessages(cluster, snapshot.Endpoints[name], namespace) {
+// unpublished is a cluster that isn't served yet, and noEndpoints those of one without hosts.
+var unpublished, noEndpoints = &published{}, &endpointv3.ClusterLoadAssignment{}
+
+// update stores one cluster of a snapshot and its endpoints; without endpoints it keeps those that it had. After an error the cluster is
+// served as before. Nothing is compared or encoded where the messages are those of before.
+func (s *clusterStore) update(name string, snapshot Snapshot, c *changes) (err error) {
+	before, namespace := cmp.Or(s.published[name], unpublished), snapshot.Owners[name].Namespace
+	cluster, endpoints := snapshot.Clusters[name], cmp.Or(snapshot.Endpoints[name], before.endpoints, noEndpoints)
+	sameCluster := cluster == before.cluster && namespace == before.clusterEntry.namespace
+	if sameCluster && endpoints == before.endpoints {
 		return nil
 	}
-	next := published{}
-	if p != nil {
-		next = *p
-	} else {
-		next.endpointsNames = set.New[string]()
+	next := &published{cluster: cluster, endpoints: endpoints, clusterEntry: before.clusterEntry}
+	service := ""
+	if sameCluster {
+		service = before.endpointsEntry.name
+	} else if next.clusterEntry, service, err = encodeCluster(name, namespace, cluster); err != nil {
+		return err
 	}
-	if p == nil || p.cluster != cluster || p.entry.namespace != namespace {
-		e, service, err := encodeCluster(name, namespace, cluster)
+	if endpoints == before.endpoints {
+		next.endpointsEntry = endpointsEntry(service, namespace, before.endpointsEntry.version, before.endpointsEntry.nameless)
+	} else {
+		nameless, err := encodeEndpoints(endpoints)
 		if err != nil {
 			return err
 		}
-		if p == nil || !e.equal(p.entry) {
-			next.entry, next.endpointsName = e, service
-		}
-		next.cluster = cluster
+		next.endpointsEntry = endpointsEntry(service, namespace, hash(nameless), nameless)
 	}
-	if err := next.setEndpoints(snapshot.Endpoints[name]); err != nil {
-		return err
-	}
-	s.replace(name, p, &next, c)
+	s.replace(name, before, next, c)
 	return nil
 }
 
-// sameMessages says whether the messages are those of before: so nothing is compared or encoded for the clusters that didn't change.
-func (p *published) sameMessages(cluster *clusterv3.Cluster, endpoints *endpointv3.ClusterLoadAssignment, namespace string) bool {
-	return p.cluster == cluster && (endpoints == nil || p.endpoints == endpoints) && p.entry.namespace == namespace
-}
-
-// setEndpoints sets the endpoints; nil leaves them as they are.
-func (p *published) setEndpoints(endpoints *endpointv3.ClusterLoadAssignment) error {
-	if endpoints == nil && p.endpoints == nil {
-		endpoints = &endpointv3.ClusterLoadAssignment{}
-	}
-	if endpoints == nil || endpoints == p.endpoints {
-		return nil
-	}
-	nameless, err := encodeEndpoints(endpoints)
-	if err != nil {
-		return err
-	}
-	if version := hash(nameless); version != p.version {
-		p.nameless, p.version = nameless, version
-	}
-	p.endpoints = endpoints
-	return nil
-}
-
-// replace stores a cluster, and adds to the changes what differs from the cluster as it was served (nil: not at all).
-func (s *clusterStore) replace(name string, old, next *published, c *changes) {
+// replace stores a cluster, and adds to the changes what differs from the cluster as it was served.
+func (s *clusterStore) replace(name string, before, next *published, c *changes) {
 	s.published[name] = next
-	if next.endpointsName != "" {
-		next.endpointsNames.Insert(next.endpointsName)
-	}
-	if len(next.endpointsNames) > 1 {
-		s.withOldNames.Insert(name)
-	}
-	clusterChanged := old == nil || old.entry != next.entry
-	if clusterChanged {
-		s.updateDigests(old, next)
-		c.clusters[name] = next.entry
+	if next.clusterEntry.equal(before.clusterEntry) {
+		next.clusterEntry = before.clusterEntry
+	} else {
+		s.updateDigests(before.clusterEntry, next.clusterEntry)
+		c.clusters[name] = next.clusterEntry
 		c.affected.Insert(name)
 	}
-	if old != nil && !clusterChanged && old.version == next.version {
-		return
+	if next.endpointsEntry.equal(before.endpointsEntry) {
+		next.endpointsEntry = before.endpointsEntry
+	} else {
+		c.endpoints[name] = next.endpointsEntry
+		c.affected.Insert(name)
 	}
-	for service := range next.endpointsNames {
-		if old == nil || old.version != next.version || service == next.endpointsName {
-			c.endpoints[service] = endpointsEntry(service, next.entry.namespace, next.version, next.nameless)
-		}
-	}
-	c.affected.Insert(name)
 }
 
 // removals are the clusters that are confirmed to be gone and may be removed now. If they are more than maxPercent of all, they are
@@ -218,45 +164,15 @@ func (s *clusterStore) removals(snapshot Snapshot, maxPercent int, now time.Time
 	return nil, DelayedRemovals{Clusters: gone, Start: s.firstRelease}
 }
 
-// remove drops clusters, and returns the names of their endpoints.
-func (s *clusterStore) remove(gone []string) []string {
-	var services []string
+// remove drops clusters.
+func (s *clusterStore) remove(gone []string) {
 	for _, name := range gone {
 		delete(s.invalid, name)
 		if p := s.published[name]; p != nil {
-			services = append(services, p.endpointsNames.UnsortedList()...)
-			s.updateDigests(p, nil)
+			s.updateDigests(p.clusterEntry, nil)
 			delete(s.published, name)
 		}
 	}
-	return services
-}
-
-// retire drops names of endpoints of replaced clusters once no stream subscribes to them.
-func (s *Server) retire() []string {
-	s.store.mu.Lock()
-	var old []string
-	for name := range s.store.withOldNames {
-		p := s.store.published[name]
-		if p == nil || len(p.endpointsNames) < 2 {
-			s.store.withOldNames.Delete(name)
-			continue
-		}
-		for service := range p.endpointsNames {
-			if service != p.endpointsName {
-				old = append(old, service)
-			}
-		}
-	}
-	s.store.mu.Unlock()
-	// Not under the store's lock: streams take it while they have the table's.
-	old = slices.DeleteFunc(old, s.endpoints.subscribed)
-	s.store.mu.Lock()
-	defer s.store.mu.Unlock()
-	for _, service := range old {
-		s.store.published[clusterOf(service)].endpointsNames.Delete(service)
-	}
-	return old
 }
 
 // DelayedRemovals are the clusters that would be removed now if they weren't too many at a time.

@@ -169,14 +169,14 @@ func (s *Server) scope(identity string) Scope {
 }
 
 // updateDigests replaces a cluster in the digests by what it is next; nil stands for no cluster.
-func (s *clusterStore) updateDigests(old, next *published) {
-	for _, p := range []*published{old, next} {
-		if p == nil {
+func (s *clusterStore) updateDigests(old, next *entry) {
+	for _, e := range []*entry{old, next} {
+		if e == nil {
 			continue
 		}
-		digest := s.digests[p.entry.namespace] ^ xxhash.Sum64String(p.entry.name+" "+p.entry.version)
-		if s.digests[p.entry.namespace] = digest; digest == 0 {
-			delete(s.digests, p.entry.namespace)
+		digest := s.digests[e.namespace] ^ xxhash.Sum64String(e.name+" "+e.version)
+		if s.digests[e.namespace] = digest; digest == 0 {
+			delete(s.digests, e.namespace)
 		}
 	}
 }

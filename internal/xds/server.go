@@ -20,7 +20,6 @@ import (
 	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/set"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
@@ -75,8 +74,6 @@ type Options struct {
 	// OnProgress is called with clusters that proxies may have accepted or rejected; with none when proxies connect or disconnect. It must
 	// not block.
 	OnProgress func(clusters []string)
-	// OnRemoved is called with clusters that are no longer served. It must not block.
-	OnRemoved func(clusters []string)
 }
 
 // Server serves the last snapshot. It is a Runnable of every replica.
@@ -112,11 +109,10 @@ func NewServer(o Options) (*Server, error) {
 		Options:   o,
 		clusters:  newTable(false),
 		endpoints: newTable(true),
-		unserved:  newTable(true),
+		unserved:  newTable(false),
 		sessions:  map[*session]context.CancelFunc{},
 	}
-	s.store = clusterStore{published: map[string]*published{}, invalid: map[string]string{}, withOldNames: set.New[string](), digests: map[string]uint64{}}
-	s.endpoints.resolve = s.store.resolveEndpoints
+	s.store = clusterStore{published: map[string]*published{}, invalid: map[string]string{}, digests: map[string]uint64{}}
 	s.setPublishedMetric()
 	return s, nil
 }

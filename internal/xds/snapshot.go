@@ -32,8 +32,7 @@ import (
 // Snapshot is what is to be served, all of it or what changed: a cluster that isn't in it is served as before. The server keeps its
 // messages: they must not be changed afterwards. The same message in the next snapshot costs one comparison of pointers.
 type Snapshot struct {
-	// Clusters by name. Those of type EDS get their endpoints from this server, under a service_name of NAME#HASH, where
-	// the hash must change with the cluster; one is made where there is none.
+	// Clusters by name, of type EDS: this server has their endpoints, under a service_name of NAME#HASH that it sets.
 	Clusters map[string]*clusterv3.Cluster
 	// Endpoints by the name of the cluster; what they call it themselves doesn't matter. A cluster without an entry keeps the endpoints it had; a new one has none.
 	Endpoints map[string]*endpointv3.ClusterLoadAssignment

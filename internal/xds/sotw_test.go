@@ -71,7 +71,7 @@ func TestStateOfTheWorldHasChangedEndpointsOnly(t *testing.T) {
 	w.set()
 	stream, err := discovery.NewAggregatedDiscoveryServiceClient(w.conn(nil)).StreamAggregatedResources(t.Context(), grpc.WaitForReady(true))
 	g.Expect(err).NotTo(HaveOccurred())
-	names := []string{w.server.store.published["shop/web/80"].endpointsName, w.server.store.published["shop/db/5432"].endpointsName}
+	names := []string{w.server.store.published["shop/web/80"].endpointsEntry.name, w.server.store.published["shop/db/5432"].endpointsEntry.name}
 	g.Expect(stream.Send(&discovery.DiscoveryRequest{TypeUrl: resource.EndpointType, ResourceNames: names})).To(Succeed())
 	r, err := stream.Recv()
 	g.Expect(err).NotTo(HaveOccurred())

@@ -7,20 +7,21 @@ import (
 
 // table has the resources of one type, and the watches of streams for it, which have what changed since their last response.
 type table struct {
-	// omitsRemovals: removals aren't sent. Envoys drop endpoints by themselves once no cluster subscribes to them.
-	omitsRemovals bool
-	// resolve makes an entry that a stream subscribes to and that doesn't exist, or returns nil. It needs mu.
-	resolve func(name string, scope Scope) *entry
+	// endpoints: the entries are endpoints, by their cluster. They are served under every NAME#HASH that a client subscribes to: an Envoy that
+	// rejected the new cluster keeps the old one, and it may have its cluster from another replica. Removals aren't sent: Envoys drop
+	// endpoints by themselves once no cluster subscribes to them.
+	endpoints bool
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// entries by the name of the cluster.
 	entries map[string]*entry
 	watches map[*watch]struct{}
 	// incomplete: clients may have what isn't in entries and isn't known to be gone.
 	incomplete bool
 }
 
-func newTable(omitsRemovals bool) *table {
-	return &table{omitsRemovals: omitsRemovals, entries: map[string]*entry{}, watches: map[*watch]struct{}{}}
+func newTable(endpoints bool) *table {
+	return &table{endpoints: endpoints, entries: map[string]*entry{}, watches: map[*watch]struct{}{}}
 }
 
 func (t *table) addWatch(w *watch) {
@@ -55,16 +56,16 @@ func (t *table) apply(changed map[string]*entry, gone []string) {
 	for w := range t.watches {
 		for name, e := range changed {
 			if w.scope.allows(e.namespace) {
-				w.markChanged(name)
+				w.markChanged(name, e)
 			}
 		}
-		if t.omitsRemovals {
+		if t.endpoints {
 			continue
 		}
 		for _, name := range gone {
 			// Names that only the client has are marked too: it sent them, and now they are confirmed to be gone.
 			if e := before[name]; e == nil || w.scope.allows(e.namespace) {
-				w.markRemoved(name)
+				w.dirty[name] = true
 			}
 		}
 	}
@@ -73,28 +74,14 @@ func (t *table) apply(changed map[string]*entry, gone []string) {
 	}
 }
 
-// subscribed says whether a stream subscribes to a name, or may do so.
-func (t *table) subscribed(name string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for w := range t.watches {
-		if w.openRequest == nil || w.openRequest.covers(name) {
-			return true
-		}
-	}
-	return false
-}
-
-// lookup returns the entry that a watch may see; nil for none. It needs mu.
+// lookup returns the entry that a watch gets under a name; nil for none. It needs mu.
 func (t *table) lookup(name string, w *watch) *entry {
-	e := t.entries[name]
-	if e == nil && t.resolve != nil && w.mayAddOnDemand(name) {
-		if e = t.resolve(name, w.scope); e != nil {
-			t.entries[name] = e
-			w.addOnDemand(name)
-		}
+	key := name
+	if t.endpoints {
+		key = clusterOf(name)
 	}
-	if e == nil || !w.scope.allows(e.namespace) {
+	e := t.entries[key]
+	if e == nil || !w.scope.allows(e.namespace) || e.name != name && !w.subscribes(name) {
 		return nil
 	}
 	return e

@@ -37,46 +37,33 @@ type watch struct {
 	unackedSince time.Time
 	// rejections are the messages of the client's NACKs of what it was sent last, by name.
 	rejections map[string]string
-	// onDemand are names of endpoints that exist because this stream subscribes to them, by cluster.
-	onDemand map[string]set.Set[string]
+	// names of endpoints that the client subscribes to, by their cluster.
+	names map[string]set.Set[string]
 }
 
-// maxOnDemand bounds how many names of one cluster's endpoints are made for one stream: an Envoy has the cluster as it is, and as it
-// was while it warms the next. Names of other streams don't count, or one client could exhaust the limit for all.
-const maxOnDemand = 4
+// maxNames bounds under how many names a stream gets one cluster's endpoints, beside the newest: an Envoy has the cluster as it is, and as it
+// was while it warms the next.
+const maxNames = 4
 
-func (w *watch) mayAddOnDemand(service string) bool {
-	names := w.onDemand[clusterOf(service)]
-	return names.Has(service) || len(names) < maxOnDemand
-}
+// subscribes says whether the client gets endpoints under a name.
+func (w *watch) subscribes(name string) bool { return w.names[clusterOf(name)].Has(name) }
 
-func (w *watch) addOnDemand(service string) {
-	cluster := clusterOf(service)
-	if w.onDemand[cluster] == nil {
-		w.onDemand[cluster] = set.New[string]()
-	}
-	w.onDemand[cluster].Insert(service)
-}
-
-// removeOnDemand drops names that the client no longer subscribes to.
-func (w *watch) removeOnDemand(r *request, names []string) {
-	for _, service := range names {
-		cluster := clusterOf(service)
-		if r.covers(service) {
-			continue
-		}
-		if w.onDemand[cluster].Delete(service); len(w.onDemand[cluster]) == 0 {
-			delete(w.onDemand, cluster)
+// updateNames adds the names of endpoints to those that the client subscribes to, or takes them out.
+func (w *watch) updateNames(r *request, names iter.Seq[string]) {
+	for name := range names {
+		cluster := clusterOf(name)
+		ofCluster := w.names[cluster]
+		switch {
+		case !r.covers(name):
+			if ofCluster.Delete(name); len(ofCluster) == 0 {
+				delete(w.names, cluster)
+			}
+		case ofCluster == nil:
+			w.names[cluster] = set.New(name)
+		case len(ofCluster) < maxNames:
+			ofCluster.Insert(name)
 		}
 	}
-}
-
-// onDemandNames are the names that were made for the stream.
-func (w *watch) onDemandNames() (names []string) {
-	for _, ofCluster := range w.onDemand {
-		names = append(names, ofCluster.UnsortedList()...)
-	}
-	return names
 }
 
 // request is a client's request, with its subscription, that is answered once, by calling respond.
@@ -94,14 +81,19 @@ func newWatch(t *table, identity string, scope Scope) *watch {
 	w := &watch{
 		table: t, identity: identity, scope: scope, allDirty: true,
 		dirty: map[string]bool{}, unacked: map[string]map[string]struct{}{}, rejections: map[string]string{},
-		onDemand: map[string]set.Set[string]{},
+		names: map[string]set.Set[string]{},
 	}
 	t.addWatch(w)
 	return w
 }
 
-func (w *watch) markChanged(name string) { w.dirty[name] = false }
-func (w *watch) markRemoved(name string) { w.dirty[name] = true }
+// markChanged marks the entry of a cluster, under each name that the client may subscribe to it.
+func (w *watch) markChanged(cluster string, e *entry) {
+	w.dirty[e.name] = false
+	for name := range w.names[cluster] {
+		w.dirty[name] = false
+	}
+}
 
 // replyIfChanged answers the open request if something changed that it subscribes to.
 func (w *watch) replyIfChanged() {
@@ -121,7 +113,7 @@ func (w *watch) replyIfChanged() {
 
 // isDeferred: the client would remove what this replica doesn't know yet. It gets no response, and keeps what it has, until the table is
 // complete.
-func (w *watch) isDeferred() bool { return w.sotw && w.table.incomplete && !w.table.omitsRemovals }
+func (w *watch) isDeferred() bool { return w.sotw && w.table.incomplete && !w.table.endpoints }
 
 // reply answers the open request.
 func (w *watch) reply() {
@@ -139,13 +131,17 @@ func (w *watch) handleRequest(r *request, names []string, sotw, mustReply bool) 
 	w.wildcard = wildcard
 	for _, name := range names {
 		if _, marked := w.dirty[name]; !marked {
-			w.markChanged(name)
+			w.dirty[name] = false
 		}
 	}
-	if sotw {
-		names = w.onDemandNames()
+	if w.table.endpoints {
+		all := slices.Values(names)
+		if sotw { // the request has all names
+			clear(w.names)
+			all = maps.Keys(r.subscription.SubscribedResources())
+		}
+		w.updateNames(r, all)
 	}
-	w.removeOnDemand(r, names)
 	w.openRequest, w.sotw, w.mustReply = r, sotw, w.mustReply || mustReply
 	w.replyIfChanged()
 }
@@ -193,8 +189,8 @@ func (w *watch) candidates(s cache.Subscription) func(func(string) bool) {
 		names[name] = struct{}{}
 	}
 	if s.IsWildcard() {
-		for name := range w.table.entries {
-			names[name] = struct{}{}
+		for _, e := range w.table.entries {
+			names[e.name] = struct{}{}
 		}
 	}
 	maps.Copy(names, s.SubscribedResources())
@@ -216,7 +212,7 @@ func (w *watch) takeDifference(s cache.Subscription, all bool) (d difference) {
 		if e == nil {
 			d.removed = append(d.removed, name)
 		} else {
-			d.updated = append(d.updated, e)
+			d.updated = append(d.updated, e.named(name))
 		}
 	}
 	if all {

@@ -97,8 +97,7 @@ var _ = Describe("The clusters of a Gateway", func() {
 			return outlier.NewIndex([]*outlier.Policy{policy}, nil, harness.Namespace).Patches(s.world(ctx))
 		}
 		Eventually(patched).Should(HaveLen(8), "all routes are taken")
-		wanted, err := outlier.NewPatchSet(patched())
-		Expect(err).NotTo(HaveOccurred())
+		wanted := outlier.NewPatchSet(patched())
 		clusters := slices.Sorted(maps.Keys(wanted))
 		Expect(clusters).To(Equal([]string{
 			"grpcroute/shapes/calls/rule/0", "httproute/shapes/shapes/rule/0", "httproute/shapes/shapes/rule/1", "httproute/shapes/shapes/rule/2/backend/0",

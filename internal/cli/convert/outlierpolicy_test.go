@@ -186,11 +186,7 @@ func translated(t *testing.T, stored map[string]any, proxy string) *clusterv3.Cl
 	if len(all) != 1 || all[0].Level != outlier.LevelBackend {
 		t.Fatalf("got %v", all)
 	}
-	cluster, err := outlier.NewCluster(all[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cluster
+	return outlier.NewCluster(all[0])
 }
 
 func compareEnvoy(t *testing.T, want string, got *clusterv3.Cluster) {

@@ -173,23 +173,19 @@ func (x *Index) backends(key Key) []Backend {
 	return slices.DeleteFunc(slices.Clone(r.Backends), func(b Backend) bool { return b.Service != key.Service.Name || b.Port != key.Port })
 }
 
-// overTLS are the ports of a route's target that the route sends to over TLS, as service:port.
-func (x *Index) overTLS(namespace string, ref v1alpha1.OutlierTargetReference, services []*corev1.Service) (all []string) {
+// OverTLS names the target's Services that its route sends to over TLS, as service:port; "" for none. Envoys get no clusters for them.
+func (x *Index) OverTLS(namespace string, ref v1alpha1.OutlierTargetReference, services []*corev1.Service) string {
 	if ref.Kind == kindService {
-		return nil
+		return ""
 	}
+	var all []string
 	for _, p := range x.find(namespace, ref, services).Ports {
 		key := Key{types.NamespacedName{Namespace: namespace, Name: p.Service.Name}, p.Port.Port, RouteKey{ref.Kind, ref.Name}}
 		if x.assign(key, p.Service, p.Port).TLS {
 			all = append(all, fmt.Sprintf("%s:%d", p.Service.Name, p.Port.Port))
 		}
 	}
-	return all
-}
-
-// OverTLS names the target's Services that its route sends to over TLS; "" for none. Envoys get no clusters for them.
-func (x *Index) OverTLS(namespace string, ref v1alpha1.OutlierTargetReference, services []*corev1.Service) string {
-	return strings.Join(x.overTLS(namespace, ref, services), ", ")
+	return strings.Join(all, ", ")
 }
 
 // IsFor says whether a cluster belongs to a target in the cluster's namespace.

@@ -1,27 +1,31 @@
 package outlier
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
 	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 )
 
-// httpOptions is the name under which a cluster has its HTTP protocol.
-const httpOptions = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+// http2 has Envoy speak HTTP/2 with hosts that speak nothing else, as gRPC servers.
+var http2 = func() map[string]*anypb.Any {
+	options, err := anypb.New(&httpv3.HttpProtocolOptions{UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{
+		ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
+			ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: &corev3.Http2ProtocolOptions{}},
+		},
+	}})
+	utilruntime.Must(err) // a constant
+	return map[string]*anypb.Any{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": options}
+}()
 
-// NewCluster makes Envoy's message for a cluster. Its endpoints have a name that changes with the cluster: Envoy replaces a changed
-// cluster, and the new one warms only when it gets endpoints, which aren't sent again under a name that Envoy has already.
-func NewCluster(a *Assignment) (*clusterv3.Cluster, error) {
+// NewCluster makes Envoy's message for a cluster. Its service_name is the xDS server's to set.
+func NewCluster(a *Assignment) *clusterv3.Cluster {
 	c := &clusterv3.Cluster{
 		Name:                 a.Key.String(),
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
@@ -45,18 +49,9 @@ func NewCluster(a *Assignment) (*clusterv3.Cluster, error) {
 		}
 	}
 	if a.HTTP2 {
-		if err := useHTTP2(c); err != nil {
-			return nil, fmt.Errorf("cluster %s: %w", c.Name, err)
-		}
+		c.TypedExtensionProtocolOptions = http2
 	}
-	// The encoding must be the same in all replicas of one version: a different one would have Envoy replace clusters that didn't change.
-	content, err := proto.MarshalOptions{Deterministic: true}.Marshal(c)
-	if err != nil {
-		return nil, fmt.Errorf("cluster %s: %w", c.Name, err)
-	}
-	digest := sha256.Sum256(content)
-	c.EdsClusterConfig.ServiceName = c.Name + "#" + hex.EncodeToString(digest[:8])
-	return c, nil
+	return c
 }
 
 // detection is Envoy's message for settings. Detection by success rates and gateway failures, which Envoy has on by default, is off: the
@@ -107,15 +102,4 @@ func wrap(n *uint32) *wrapperspb.UInt32Value {
 		return nil
 	}
 	return wrapperspb.UInt32(*n)
-}
-
-// useHTTP2 has Envoy speak HTTP/2 with hosts that speak nothing else, as gRPC servers.
-func useHTTP2(c *clusterv3.Cluster) error {
-	options, err := anypb.New(&httpv3.HttpProtocolOptions{UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{
-		ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
-			ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: &corev3.Http2ProtocolOptions{}},
-		},
-	}})
-	c.TypedExtensionProtocolOptions = map[string]*anypb.Any{httpOptions: options}
-	return err
 }

@@ -102,7 +102,7 @@ func portOf(slice *discoveryv1.EndpointSlice, port corev1.ServicePort) uint32 {
 	return 0
 }
 
-// NewEndpoints makes Envoy's message for a cluster's hosts, under the cluster's service_name.
+// NewEndpoints makes Envoy's message for a cluster's hosts. The name under which a cluster subscribes to them is the xDS server's to set.
 func NewEndpoints(name string, hosts []Host) *endpointv3.ClusterLoadAssignment {
 	assignment := &endpointv3.ClusterLoadAssignment{ClusterName: name}
 	for i, h := range hosts {

@@ -91,12 +91,9 @@ func translate(t *testing.T, w outlier.Objects) (all []translated) {
 	x := outlier.NewIndex(policiesOf(t, w), w.Routes, "autohealer-system")
 	for _, svc := range w.Services {
 		for _, a := range x.Assign(svc, nil) {
-			cluster, err := outlier.NewCluster(a)
-			if err != nil {
-				t.Fatal(err)
-			}
+			cluster := outlier.NewCluster(a)
 			hosts := outlier.HostsOf(svc, a.Port, w.Slices[types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}])
-			endpoints := outlier.NewEndpoints(cluster.EdsClusterConfig.ServiceName, hosts)
+			endpoints := outlier.NewEndpoints(cluster.Name, hosts)
 			if err := errors.Join(cluster.ValidateAll(), endpoints.ValidateAll()); err != nil {
 				t.Error(err)
 			}

@@ -2,7 +2,7 @@ package outlier
 
 import (
 	"cmp"
-	"fmt"
+	"reflect"
 	"slices"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/json"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 )
 
 // gatewayGroup is the Gateway API's.
@@ -149,32 +150,18 @@ func (p *Policy) sameDetection(other *Policy) bool {
 	if p.Doubtful || other.Doubtful || p.Detects() != other.Detects() {
 		return false
 	}
-	return !p.Detects() || p.detectionText() == other.detectionText()
-}
-
-// detectionText is the configuration of Envoy by a policy, to compare.
-func (p *Policy) detectionText() string {
-	fields, err := p.clusterFields()
-	if err != nil {
-		panic(err) // a message of numbers and durations, which have an encoding
-	}
-	return fmt.Sprint(fields)
+	return !p.Detects() || reflect.DeepEqual(p.clusterFields(), other.clusterFields())
 }
 
 // clusterFields are Envoy's fields of a cluster that detects outliers by a policy, by their JSON pointers, in types of unstructured content.
-func (p *Policy) clusterFields() (map[string]any, error) {
-	c, err := NewCluster(&Assignment{Policy: p})
-	if err != nil {
-		return nil, err
-	}
+func (p *Policy) clusterFields() map[string]any {
+	c := NewCluster(&Assignment{Policy: p})
 	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(
 		&clusterv3.Cluster{OutlierDetection: c.OutlierDetection, CommonLbConfig: c.CommonLbConfig, ConnectTimeout: c.ConnectTimeout})
-	if err != nil {
-		return nil, err
-	}
-	fields := map[string]any{}
+	utilruntime.Must(err) // a message of numbers and durations, which have an encoding
 	var read map[string]any
-	err = json.Unmarshal(text, &read) // of k8s.io, which keeps whole numbers
+	utilruntime.Must(json.Unmarshal(text, &read)) // of k8s.io, which keeps whole numbers
+	fields := map[string]any{}
 	for name, value := range read {
 		if common, nested := value.(map[string]any); nested && name == "common_lb_config" { // where Envoy Gateway has fields of its own
 			for inner, value := range common {
@@ -184,5 +171,5 @@ func (p *Policy) clusterFields() (map[string]any, error) {
 		}
 		fields["/"+name] = value
 	}
-	return fields, err
+	return fields
 }

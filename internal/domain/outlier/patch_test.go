@@ -222,10 +222,7 @@ spec:
 	if err != nil {
 		t.Fatal(err)
 	}
-	set, err := outlier.NewPatchSet([]outlier.Patched{{Cluster: "httproute/shop/r/rule/0", Policies: []*outlier.Policy{p}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := outlier.NewPatchSet([]outlier.Patched{{Cluster: "httproute/shop/r/rule/0", Policies: []*outlier.Policy{p}}})
 	got, err := yaml.Marshal(set.Spec("web"))
 	if err != nil {
 		t.Fatal(err)

@@ -48,17 +48,14 @@ type PatchedFor struct {
 }
 
 // NewPatchSet makes the patches of all clusters of one Gateway that are to detect outliers.
-func NewPatchSet(clusters []Patched) (PatchSet, error) {
+func NewPatchSet(clusters []Patched) PatchSet {
 	set := PatchSet{}
 	for i := range clusters {
 		c := &clusters[i]
 		if !c.Detects() {
 			continue
 		}
-		fields, err := c.Policies[0].clusterFields()
-		if err != nil {
-			return nil, fmt.Errorf("cluster %s: %w", c.Cluster, err)
-		}
+		fields := c.Policies[0].clusterFields()
 		patch := ClusterPatch{Observes: c.Policies[0].Settings.Observe}
 		for _, path := range slices.Sorted(maps.Keys(fields)) {
 			patch.operations = append(patch.operations, patchOf(c.Cluster, path, fields[path]))
@@ -68,7 +65,7 @@ func NewPatchSet(clusters []Patched) (PatchSet, error) {
 		}
 		set[c.Cluster] = patch
 	}
-	return set, nil
+	return set
 }
 
 func patchOf(cluster, path string, value any) map[string]any {

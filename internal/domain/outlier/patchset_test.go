@@ -41,10 +41,7 @@ func setOf(t *testing.T, policies ...*outlier.Policy) outlier.PatchSet {
 	for _, p := range policies {
 		clusters = append(clusters, outlier.Patched{Cluster: p.Name, Policies: []*outlier.Policy{p}})
 	}
-	set, err := outlier.NewPatchSet(clusters)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := outlier.NewPatchSet(clusters)
 	return set
 }
 
@@ -110,10 +107,7 @@ func TestAThousandClustersFitIntoOneObject(t *testing.T) {
 			Cluster: fmt.Sprintf("httproute/a-namespace-of-a-team/a-route-with-a-name-%d/rule/10", i), Policies: []*outlier.Policy{policy},
 		})
 	}
-	set, err := outlier.NewPatchSet(clusters)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := outlier.NewPatchSet(clusters)
 	record, err := set.Record()
 	if err != nil {
 		t.Fatal(err)

@@ -33,14 +33,6 @@ var optionalKinds = slices.Concat(outlier.RouteKinds, outlier.PatchKinds)
 // megabytes, and would need the right to read any. One that doesn't exist costs only its watch.
 type definitions map[schema.GroupKind]toolscache.SharedIndexInformer
 
-func newDefinitions(watch func(name string) toolscache.SharedIndexInformer) definitions {
-	all := definitions{}
-	for _, kind := range optionalKinds {
-		all[kind] = watch(definitionOf(kind))
-	}
-	return all
-}
-
 // definitionOf is the name of a kind's definition.
 func definitionOf(kind schema.GroupKind) string {
 	plural, _ := meta.UnsafeGuessKindToResource(kind.WithVersion(""))
@@ -84,7 +76,10 @@ func (i *Informers) Start(ctx context.Context) error {
 	pace := workqueue.NewTypedItemExponentialFailureRateLimiter[schema.GroupKind](minRetryDelay, maxRetryDelay)
 	queue := workqueue.NewTypedRateLimitingQueue(pace)
 	defer context.AfterFunc(ctx, queue.ShutDown)()
-	defined := newDefinitions(i.Definition)
+	defined := definitions{}
+	for _, kind := range optionalKinds {
+		defined[kind] = i.Definition(definitionOf(kind))
+	}
 	changed := func(kind schema.GroupKind) {
 		queue.Add(kind)
 		queue.AddAfter(kind, settleDelay)
@@ -116,14 +111,28 @@ func (i *Informers) Start(ctx context.Context) error {
 // NeedLeaderElection is false: the webhook of every replica needs it.
 func (i *Informers) NeedLeaderElection() bool { return false }
 
-// refreshKind starts an informer of a kind of routes if the cluster has it, or one of another version when the informer's is no longer
-// served.
+// refreshKind starts an informer of a kind if the API server serves it, or one of another version when the informer's is no longer served. Of
+// a kind that is no longer served, the known state stays. The informer of an old version isn't stopped, though its watch fails: a
+// concurrent reader would start it again.
 func (i *Informers) refreshKind(ctx context.Context, kind schema.GroupKind) (served bool, err error) {
 	i.mu.Lock()
-	known := i.routes[kind]
+	found := i.routes[kind]
 	i.mu.Unlock()
-	found, err := i.discover(ctx, kind, known)
-	if err != nil {
+	if found.informer != nil {
+		if _, err := i.Mapper.RESTMapping(kind, found.Version); !meta.IsNoMatchError(err) {
+			return err == nil, err
+		}
+	}
+	switch mapping, err := i.Mapper.RESTMapping(kind); {
+	case err == nil:
+		route := &unstructured.Unstructured{}
+		route.SetGroupVersionKind(mapping.GroupVersionKind)
+		informer, err := i.startInformer(ctx, route)
+		if err != nil {
+			return false, err
+		}
+		found = routeKind{mapping.GroupVersionKind, informer}
+	case !meta.IsNoMatchError(err):
 		return false, err
 	}
 	i.mu.Lock()
@@ -133,33 +142,4 @@ func (i *Informers) refreshKind(ctx context.Context, kind schema.GroupKind) (ser
 	}
 	i.routes[kind] = found
 	return found.informer != nil, nil
-}
-
-// discover starts an informer of a kind if the API server serves it. Of a kind that is no longer served, the known state stays. The informer
-// of an old version isn't stopped, though its watch fails: a concurrent reader would start it again.
-func (i *Informers) discover(ctx context.Context, kind schema.GroupKind, known routeKind) (routeKind, error) {
-	if known.informer != nil {
-		if _, err := i.Mapper.RESTMapping(kind, known.Version); !meta.IsNoMatchError(err) {
-			return known, discoveryError(kind, err)
-		}
-	}
-	mapping, err := i.Mapper.RESTMapping(kind)
-	if meta.IsNoMatchError(err) {
-		return known, nil
-	}
-	if err != nil {
-		return routeKind{}, discoveryError(kind, err)
-	}
-	route := &unstructured.Unstructured{}
-	route.SetGroupVersionKind(mapping.GroupVersionKind)
-	informer, err := i.startInformer(ctx, route)
-	return routeKind{mapping.GroupVersionKind, informer}, err
-}
-
-// discoveryError adds the kind to an error.
-func discoveryError(kind schema.GroupKind, err error) error {
-	if err != nil {
-		return fmt.Errorf("look for %s: %w", kind, err)
-	}
-	return nil
 }

@@ -122,7 +122,7 @@ func (i *Informers) unreadOf(kinds []schema.GroupKind) map[string]bool {
 	defer i.mu.Unlock()
 	unread := map[string]bool{}
 	for _, kind := range kinds {
-		if found, asked := i.routes[kind]; !asked || !found.read() {
+		if found, discovered := i.routes[kind]; !discovered || !found.read() {
 			unread[kind.Kind] = true
 		}
 	}

@@ -44,7 +44,7 @@ func TestRoutesThatCannotBeReadKeepNothingElseWaiting(t *testing.T) {
 		_, err := i.refreshKind(t.Context(), kind)
 		failed = append(failed, err)
 	}
-	g.Expect(errors.Join(failed...)).To(MatchError(ContainSubstring("look for HTTPProxy")))
+	g.Expect(errors.Join(failed...)).To(MatchError(ContainSubstring("unable to handle the request")))
 	g.Expect(i.CoreSynced()).To(BeTrue())
 	g.Expect(i.Synced()).To(BeFalse())
 	w, err := i.Objects(t.Context(), "")

@@ -155,7 +155,7 @@ func (p *Poller) poll(ctx context.Context, at Endpoint) {
 	}
 	e, known := p.envoys[at]
 	if !known {
-		e = ejection.Envoy{Name: at.Name, FirstAsked: startedAt}
+		e = ejection.Envoy{Name: at.Name, FirstPolled: startedAt}
 	}
 	if err != nil {
 		p.envoys[at] = e.WithProblem(problem(err))

@@ -43,8 +43,8 @@ type Envoy struct {
 	Name string
 	// Scope is nil before it has authenticated: then it may have any namespace's clusters.
 	Scope *Scope
-	// FirstAsked is when it was polled first.
-	FirstAsked time.Time
+	// FirstPolled is when it was polled first.
+	FirstPolled time.Time
 	// LastAnswered is when it answered last; zero for never.
 	LastAnswered time.Time
 	// Problem is why it doesn't answer; "" if it answered the last poll.
@@ -57,7 +57,7 @@ type Envoy struct {
 
 // freshness says whether the last answer is fresh, and whether it is pending: it was first polled only just now.
 func (e *Envoy) freshness(now time.Time) (fresh, pending bool) {
-	return !e.LastAnswered.IsZero() && now.Sub(e.LastAnswered) <= StaleAfter, e.LastAnswered.IsZero() && now.Sub(e.FirstAsked) <= StaleAfter
+	return !e.LastAnswered.IsZero() && now.Sub(e.LastAnswered) <= StaleAfter, e.LastAnswered.IsZero() && now.Sub(e.FirstPolled) <= StaleAfter
 }
 
 // maySee says whether an Envoy may have ejected hosts of a namespace's Services.
@@ -67,7 +67,7 @@ func (e *Envoy) maySee(namespace string) bool { return e.Scope == nil || e.Scope
 // now.
 func (e *Envoy) WithAnswer(scope Scope, ejected []Host, now time.Time) Envoy {
 	fresh, _ := e.freshness(now)
-	after := Envoy{Name: e.Name, Scope: &scope, FirstAsked: e.FirstAsked, LastAnswered: now, Ejected: make(map[Host]time.Time, len(ejected))}
+	after := Envoy{Name: e.Name, Scope: &scope, FirstPolled: e.FirstPolled, LastAnswered: now, Ejected: make(map[Host]time.Time, len(ejected))}
 	for _, h := range ejected {
 		since, before := e.Ejected[h]
 		if !fresh || !before {
@@ -147,9 +147,9 @@ func (v *View) answering(namespace string) map[string]int {
 	return by
 }
 
-// NotAsked counts the Envoys that get a namespace's clusters, given by identity, less those with a fresh answer. Which ones they are isn't
+// NotPolled counts the Envoys that get a namespace's clusters, given by identity, less those with a fresh answer. Which ones they are isn't
 // known: the address of their connection isn't the one that is polled.
-func (v *View) NotAsked(namespace string, connected map[string]int) (n int) {
+func (v *View) NotPolled(namespace string, connected map[string]int) (n int) {
 	answering := v.answering(namespace)
 	for identity, count := range connected {
 		n += max(0, count-answering[identity])

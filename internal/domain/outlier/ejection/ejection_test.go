@@ -26,7 +26,7 @@ func ago(d time.Duration) time.Time { return now.Add(-d) }
 
 // asked is an Envoy that was asked a minute ago for the first time.
 func asked(name string) *ejection.Envoy {
-	return &ejection.Envoy{Name: name, FirstAsked: ago(time.Minute)}
+	return &ejection.Envoy{Name: name, FirstPolled: ago(time.Minute)}
 }
 
 func TestAHostIsEjectedSinceTheFirstEnvoyWasSeenToHaveItEjected(t *testing.T) {
@@ -75,7 +75,7 @@ func TestASilentEnvoyReportsNothing(t *testing.T) {
 	unknown := *asked("edge/b")
 	unknown.Problem = "no route to host"
 	fresh := asked("edge/c").WithAnswer(all, nil, now)
-	v := ejection.NewView([]ejection.Envoy{stale, unknown, fresh, {Name: "edge/d", FirstAsked: ago(time.Second)}}, nil, now)
+	v := ejection.NewView([]ejection.Envoy{stale, unknown, fresh, {Name: "edge/d", FirstPolled: ago(time.Second)}}, nil, now)
 	if got, ok := v.EjectionOf(web); ok {
 		t.Errorf("an old answer is told: %+v", got)
 	}
@@ -132,7 +132,7 @@ func TestNotAsked(t *testing.T) {
 		{"shop", map[string]int{"edge": 1, "shop": 2}, 1},
 		{"post", map[string]int{"edge": 2, "other": 2}, 2},
 	} {
-		if got := v.NotAsked(c.namespace, c.connected); got != c.want {
+		if got := v.NotPolled(c.namespace, c.connected); got != c.want {
 			t.Errorf("%s, %v: %d", c.namespace, c.connected, got)
 		}
 	}
