@@ -106,51 +106,6 @@ func NothingFound(on OnMissing, detail string, timeout time.Duration) Result {
 	return unhealthy(detail)
 }
 
-// conditionState is a condition of an object under check, whatever its Go type.
-type conditionState struct{ status, reason, message string }
-
-// requireTrue asks that a condition is True. Missing means not yet; Gardener's own may themselves be Progressing.
-func requireTrue(kind, conditionType string, s *conditionState) Result {
-	switch {
-	case s == nil:
-		return progressing(fmt.Sprintf("%s has no condition %s yet", kind, conditionType))
-	case s.status == string(True):
-		return healthy()
-	}
-	detail := fmt.Sprintf("condition %s of %s is %s", conditionType, kind, s.status)
-	if s.reason != "" {
-		detail += " (" + s.reason + ")"
-	}
-	if s.message != "" {
-		detail += ": " + s.message
-	}
-	switch s.status {
-	case string(Unknown):
-		return unknown(detail)
-	case string(Progressing):
-		return progressing(detail)
-	}
-	return unhealthy(detail)
-}
-
-// seen asks that the object's controller has seen its latest spec; before, its status is about an older one.
-func seen(kind string, generation, observed int64) Result {
-	if observed >= generation {
-		return healthy()
-	}
-	return progressing(fmt.Sprintf("%s was changed, and its status is of generation %d instead of %d", kind, observed, generation))
-}
-
-// firstOf gives the first result that isn't True; True when all are.
-func firstOf(results ...Result) Result {
-	for _, r := range results {
-		if r.Status != True {
-			return r
-		}
-	}
-	return healthy()
-}
-
 const (
 	// maxDetail bounds what one check may say in a condition, in bytes. Details have parts that others wrote.
 	maxDetail = 512
