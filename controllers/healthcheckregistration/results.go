@@ -218,9 +218,6 @@ type summary struct {
 	contest   string
 }
 
-// severity orders statuses from the worst.
-var severity = map[health.Status]int{health.False: 0, health.Unknown: 1, health.Progressing: 2, health.True: 3}
-
 func (p *registrationResults) summary() summary {
 	s := summary{by: map[health.Status]int32{}}
 	p.mu.Lock()
@@ -230,7 +227,7 @@ func (p *registrationResults) summary() summary {
 		s.targets++
 		worst := health.True
 		for _, v := range e.verdicts {
-			if severity[v.status] < severity[worst] {
+			if health.CompareStatus(v.status, worst) < 0 {
 				worst = v.status
 			}
 			if v.status != health.True {
@@ -254,7 +251,7 @@ func (p *registrationResults) summary() summary {
 		}
 	}
 	slices.SortFunc(s.worst, func(a, b v1alpha1.UnhealthyTarget) int {
-		return cmp.Or(cmp.Compare(severity[health.Status(a.Status)], severity[health.Status(b.Status)]), strings.Compare(a.Namespace, b.Namespace),
+		return cmp.Or(health.CompareStatus(health.Status(a.Status), health.Status(b.Status)), strings.Compare(a.Namespace, b.Namespace),
 			strings.Compare(a.Name, b.Name), strings.Compare(a.ConditionType, b.ConditionType))
 	})
 	s.worst = s.worst[:min(len(s.worst), maxWorst)]

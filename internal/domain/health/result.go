@@ -2,6 +2,7 @@ package health
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +22,12 @@ const (
 	// Progressing: not healthy yet, for a reason that is expected and passes.
 	Progressing Status = "Progressing"
 )
+
+// worstFirst is the order of statuses for people, and in which one outweighs another; none is the last.
+var worstFirst = []Status{False, Unknown, Progressing, True, ""}
+
+// CompareStatus is negative where a is worse than b, and positive where b is.
+func CompareStatus(a, b Status) int { return slices.Index(worstFirst, a) - slices.Index(worstFirst, b) }
 
 // Result is what one check says.
 type Result struct {

@@ -239,7 +239,7 @@ func (f *Forecast) Plan(inputs []TargetInput, targets int, more bool, open *limi
 		f.Items.Targets = append(f.Items.Targets, c.Forecast(now))
 	}
 	slices.SortStableFunc(f.Items.Targets, func(a, b TargetForecast) int {
-		return cmp.Or(cmp.Compare(slices.Index(worstFirst, a.Worst()), slices.Index(worstFirst, b.Worst())),
+		return cmp.Or(health.CompareStatus(a.Worst(), b.Worst()),
 			strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	f.Targets, f.Looked, f.Items.More, f.AllRead = targets, len(inputs), more, !more

@@ -72,19 +72,12 @@ func (t *TargetForecast) AllHealthy() bool {
 // Worst is the worst status that one of the conditions would have, "" when none is known.
 func (t *TargetForecast) Worst() (worst health.Status) {
 	for i := range t.Conditions {
-		if s := t.Conditions[i].Verdict.Status; s != "" && (worst == "" || Worse(s, worst)) {
+		if s := t.Conditions[i].Verdict.Status; health.CompareStatus(s, worst) < 0 {
 			worst = s
 		}
 	}
 	return worst
 }
-
-// Worse orders statuses for people: False, Unknown, Progressing, True.
-func Worse(a, b health.Status) bool {
-	return slices.Index(worstFirst, a) < slices.Index(worstFirst, b)
-}
-
-var worstFirst = []health.Status{health.False, health.Unknown, health.Progressing, health.True, ""}
 
 // Forecast tells what would become of the target's conditions by the first of its registrations: by the same plan as the controller's.
 func (c *TargetInput) Forecast(now time.Time) TargetForecast {
