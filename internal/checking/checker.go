@@ -156,7 +156,7 @@ func (f *finder) Objects(check *registration.Check, ref registration.Ref) ([]*un
 	if err := f.c.Watches.Watch(f.ctx, check.Kind, false); err != nil {
 		return nil, err
 	}
-	return read(f.ctx, f.c.Watches.cache, f.c.Watches.index.Resolve(ref))
+	return read(f.ctx, f.c.Watches.cache, f.c.Watches.Resolve(ref))
 }
 
 // Resolve gives where what a check looks at really is. In shoots only what somebody wrote has a namespace.
@@ -164,7 +164,7 @@ func (f *finder) Resolve(check *registration.Check, ref registration.Ref) regist
 	if check.Shoot {
 		return ref
 	}
-	return f.c.Watches.index.Resolve(ref)
+	return f.c.Watches.Resolve(ref)
 }
 
 // Nodes gives those of the shoot.
