@@ -20,12 +20,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/resourcestack/autohealer/internal/retry"
@@ -37,9 +39,6 @@ import (
 // checks of a shoot get, list and watch of the Secret with its kubeconfig, by name.
 func (r *Registration) AddToManager(mgr manager.Manager) error {
 	if err := r.validate(); err != nil {
-		return fmt.Errorf("health checks of %s: %w", r.kind.Kind, err)
-	}
-	if err := registerMetrics(); err != nil {
 		return fmt.Errorf("health checks of %s: %w", r.kind.Kind, err)
 	}
 	seed, live, err := r.seedClients(mgr)
@@ -59,7 +58,6 @@ func (r *Registration) AddToManager(mgr manager.Manager) error {
 	}
 	reconciler.writer.breaker = &breaker{
 		listTargets: reconciler.targets, checked: reconciler.checked, checks: r.checks, clock: r.clock,
-		gauge: breakerOpen.WithLabelValues(r.controllerName(), r.kind.Kind, r.extension),
 	}
 	name := r.controllerName()
 	paced := retry.New(reconciler, anyFailure)
@@ -71,6 +69,11 @@ func (r *Registration) AddToManager(mgr manager.Manager) error {
 		return fmt.Errorf("add the controller %s: %w", name, err)
 	}
 	reconciler.runner.refs = newRefs(mgr, c)
+	open := reconciler.writer.breaker.gauge(prometheus.Labels{"controller": name, "kind": r.kind.Kind, "extension": r.extension})
+	metrics.Registry.Unregister(open) // that of an earlier manager of this process
+	if err := metrics.Registry.Register(open); err != nil {
+		return fmt.Errorf("health checks of %s: %w", r.kind.Kind, err)
+	}
 	return nil
 }
 

@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -53,7 +52,7 @@ func reconcilerOf(registration *Registration, funcs interceptor.Funcs) (*reconci
 		writer: &writer{client: stored, live: stored, shape: health.Gardener, clock: registration.clock},
 	}
 	r.writer.breaker = &breaker{
-		listTargets: r.targets, checked: r.checked, checks: r.checks, clock: r.clock, gauge: prometheus.NewGauge(prometheus.GaugeOpts{Name: "open"}),
+		listTargets: r.targets, checked: r.checked, checks: r.checks, clock: r.clock,
 	}
 	return r, stored
 }
