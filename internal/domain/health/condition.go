@@ -36,19 +36,24 @@ type Condition struct {
 	ObservedGeneration int64
 }
 
-// Next is the condition that follows from a verdict, and whether it has to be written: previous is the one on the target,
-// nil for none.
-func Next(previous *Condition, conditionType string, v Verdict, shape Shape, generation int64, now time.Time) (next Condition, changed bool) {
+// Next is the condition that follows from a verdict, without what the layout doesn't support, and whether it has to be written: previous is
+// the one on the target, nil for none.
+func Next(previous *Condition, conditionType string, v Verdict, layout Layout, generation int64, now time.Time) (next Condition, changed bool) {
 	next = Condition{
 		Type: conditionType, Status: v.Status, Reason: v.Reason, Message: v.History.messagePrefix(v.Status) + v.Message,
-		LastTransition: now, LastUpdate: now,
+		LastTransition: now,
 	}
-	if shape == Conditions {
+	without := layout.Unsupported
+	if !without.LastUpdateTime {
+		next.LastUpdate = now
+	}
+	if layout.Shape == Conditions && !without.ObservedGeneration {
 		next.ObservedGeneration = generation
-		if v.Status == Progressing {
-			next.Status = Unknown
-		}
-	} else {
+	}
+	if layout.Shape == Conditions && v.Status == Progressing {
+		next.Status = Unknown
+	}
+	if layout.Shape != Conditions && !without.Codes {
 		next.Codes = v.Codes
 	}
 	if previous == nil {

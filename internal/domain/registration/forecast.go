@@ -22,10 +22,7 @@ func (c *ConditionForecast) Lines() []string {
 		if r.Status == health.True {
 			continue
 		}
-		line := fmt.Sprintf("  check %s is %s: %s", r.Check, r.Status, r.Detail)
-		if r.Status == health.Progressing {
-			line += fmt.Sprintf("; Progressing for at most %s", r.Timeout)
-		}
+		line := fmt.Sprintf("  check %s is %s", r.Check, resultText(r))
 		if len(r.Codes) > 0 {
 			line += " [" + strings.Join(r.Codes, ", ") + "]"
 		}
@@ -37,23 +34,27 @@ func (c *ConditionForecast) Lines() []string {
 	return lines
 }
 
-// Chain tells the same from the other end: each check, what it looks at and what it says of it, and then the condition.
+// Chain tells the same from the other end: each check, what it looks at and what its result is, and then the condition.
 func (c *ConditionForecast) Chain() []string {
-	var lines []string
+	lines := []string{fmt.Sprintf("%s: %s", c.Type, c.change())}
 	for _, r := range c.Results {
-		says := string(r.Status)
-		if r.Status != health.True {
-			says += ": " + r.Detail
-		}
-		if r.Status == health.Progressing {
-			says += fmt.Sprintf("; Progressing for at most %s", r.Timeout)
-		}
-		lines = append(lines, fmt.Sprintf("  check %s of %s: %s", r.Check, c.At[r.Check], says))
+		lines = append(lines, fmt.Sprintf("  check %s of %s: %s", r.Check, c.At[r.Check], resultText(r)))
 	}
 	for _, name := range c.NotEvaluated {
 		lines = append(lines, fmt.Sprintf("  check %s%s: not made here, %s", name, strings.TrimSuffix(" of "+c.At[name], " of "), c.whyNotMade(name)))
 	}
-	return append([]string{fmt.Sprintf("%s: %s", c.Type, c.change())}, lines...)
+	return lines
+}
+
+func resultText(r health.Result) string {
+	text := string(r.Status)
+	if r.Status != health.True {
+		text += ": " + r.Detail
+	}
+	if r.Status == health.Progressing {
+		text += fmt.Sprintf("; Progressing for at most %s", r.Timeout)
+	}
+	return text
 }
 
 func (c *ConditionForecast) whyNotMade(name string) string {
