@@ -3,7 +3,6 @@ package health
 import (
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -116,6 +115,11 @@ func (h History) messagePrefix(status Status) (text string) {
 	return text
 }
 
+// writtenPrefix is how messagePrefix is read: whether it is new or doubted, since when it progresses, and whether it failed.
+const writtenPrefix = `^(` + neverTrue + `|` + wasDoubted + `)?(?:` + progressingSince + `([0-9TZ:-]{20})(?:` + thenUnknown + `|` + thenMore + `)|(` + beforeUnknown + `))?`
+
+var prefixOf = regexp.MustCompile(writtenPrefix)
+
 // Past is what counts of the condition for the next verdict; of none, that it is new.
 func (c *Condition) Past() History {
 	switch {
@@ -123,26 +127,18 @@ func (c *Condition) Past() History {
 		return History{New: true}
 	case c.Status == True:
 		return History{}
-	case c.Status == False, c.Status == Unknown && strings.HasPrefix(c.Message, beforeUnknown):
+	case c.Status == False:
 		return History{Failed: true}
 	}
-	message, isNew := strings.CutPrefix(c.Message, neverTrue)
-	message, doubted := strings.CutPrefix(message, wasDoubted)
-	since, ok := readSince(message)
-	if !ok && c.Status == Progressing { // Gardener's own library wrote it, which has it there
+	prefix := prefixOf.FindStringSubmatch(c.Message)
+	if c.Status == Unknown && prefix[3] != "" {
+		return History{Failed: true}
+	}
+	since, err := time.Parse(time.RFC3339, prefix[2])
+	if err != nil && c.Status == Progressing { // Gardener's own library wrote it, which has it there
 		since = c.LastTransition
 	}
-	return History{Since: since, New: isNew, Doubted: doubted || c.InDoubt()}
-}
-
-func readSince(message string) (since time.Time, ok bool) {
-	const length = len("2006-01-02T15:04:05Z")
-	rest, ok := strings.CutPrefix(message, progressingSince)
-	if !ok || len(rest) < length {
-		return time.Time{}, false
-	}
-	since, err := time.Parse(time.RFC3339, rest[:length])
-	return since, err == nil
+	return History{Since: since, New: prefix[1] == neverTrue, Doubted: prefix[1] == wasDoubted || c.InDoubt()}
 }
 
 // asMap is the condition as JSON has it. Codes, observedGeneration and lastUpdateTime are there only when they say something.
@@ -225,9 +221,7 @@ func timeField(entry map[string]any, field string) time.Time {
 
 var writtenReasons = sets.New(ReasonSuccessful, ReasonUnsuccessful, ReasonProgressing, ReasonCheckError, ReasonInDoubt)
 
-// writtenMessage is how each message begins.
-var writtenMessage = regexp.MustCompile(`^(` + neverTrue + `|` + wasDoubted + `)?(` + progressingSince + `[0-9TZ:-]{20}(` + thenUnknown + `|` + thenMore + `)|` + beforeUnknown + `)?` +
-	`(` + inDoubtPrefix + `)?(\([0-9]+/[0-9]+\) Health checks successful(: |$)|` + noResult + `$)`)
+var writtenMessage = regexp.MustCompile(writtenPrefix + `(?:` + inDoubtPrefix + `)?(?:\([0-9]+/[0-9]+\) Health checks successful(?:: |$)|` + noResult + `$)`)
 
 // WrittenByChecks says whether the condition is of the form that health checks are written in, whoever's they are. One of another form
 // was surely written by somebody else. Of none, it is false. The status isn't part of the form: one that somebody changed by hand, to see
