@@ -22,8 +22,8 @@ import (
 type resultStore struct {
 	mu    sync.Mutex
 	byUID map[types.UID]*registrationResults // needs mu, as below
-	// formerBreakers are the breakers of registrations that are gone, by name, as long as something counts of them.
-	formerBreakers map[string]*health.Breaker
+	// previousBreakers are the breakers of registrations that are gone, by name, as long as something counts of them.
+	previousBreakers map[string]*health.Breaker
 }
 
 // registrationResults is what is remembered of one registration, and its breaker.
@@ -83,8 +83,8 @@ func (b *resultStore) update(hcr *v1alpha1.HealthCheckRegistration, now time.Tim
 	p := b.byUID[hcr.UID]
 	if p == nil {
 		p = &registrationResults{name: hcr.Name, targets: map[checking.Target]targetResult{}}
-		if former := b.previousBreaker(hcr.Name); former != nil {
-			p.breaker.Inherit(former)
+		if previous := b.previousBreaker(hcr.Name); previous != nil {
+			p.breaker.Inherit(previous)
 		}
 		if b.byUID == nil {
 			b.byUID = map[types.UID]*registrationResults{}
@@ -99,14 +99,14 @@ func (b *resultStore) forget(uid types.UID, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if p := b.byUID[uid]; p != nil {
-		if b.formerBreakers == nil {
-			b.formerBreakers = map[string]*health.Breaker{}
+		if b.previousBreakers == nil {
+			b.previousBreakers = map[string]*health.Breaker{}
 		}
-		b.formerBreakers[p.name] = &health.Breaker{}
-		b.formerBreakers[p.name].Inherit(&p.breaker)
+		b.previousBreakers[p.name] = &health.Breaker{}
+		b.previousBreakers[p.name].Inherit(&p.breaker)
 	}
 	delete(b.byUID, uid)
-	maps.DeleteFunc(b.formerBreakers, func(_ string, breaker *health.Breaker) bool { return !breaker.HasRecent(now) })
+	maps.DeleteFunc(b.previousBreakers, func(_ string, breaker *health.Breaker) bool { return !breaker.HasRecent(now) })
 }
 
 // previousBreaker gives the breaker of the registration that had a name before, which may not be forgotten yet; nil for none. It needs b.mu.
@@ -116,7 +116,7 @@ func (b *resultStore) previousBreaker(name string) *health.Breaker {
 			return &p.breaker
 		}
 	}
-	return b.formerBreakers[name]
+	return b.previousBreakers[name]
 }
 
 // drop forgets a target of all registrations but those that still select it, and gives the names of those that it was dropped from.

@@ -223,7 +223,7 @@ func (a *kindCache[T]) Of(ctx context.Context, kind schema.GroupVersionKind) (is
 	if ok && (kept == 0 || a.clock.Since(was.at) < kept) {
 		return was.value, was.err
 	}
-	asked := a.requests.DoChan(kind.String(), func() (any, error) {
+	answers := a.requests.DoChan(kind.String(), func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 		defer cancel()
 		is, err := a.ask(ctx, kind)
@@ -236,8 +236,8 @@ func (a *kindCache[T]) Of(ctx context.Context, kind schema.GroupVersionKind) (is
 		return is, err
 	})
 	select {
-	case answered := <-asked:
-		return answered.Val.(T), answered.Err
+	case answer := <-answers:
+		return answer.Val.(T), answer.Err
 	case <-ctx.Done():
 		return is, context.Cause(ctx)
 	}

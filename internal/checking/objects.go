@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
@@ -82,6 +83,20 @@ func withSharedNames(value any) any {
 		}
 	}
 	return value
+}
+
+// Unserved says whether an error of Watch tells that the API server doesn't serve the kind, or not any more.
+func Unserved(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
+
+// Get gives an object as it was seen last; a NotFound error where there was none. The kind must be watched without an error.
+func (w *Watches) Get(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) (*unstructured.Unstructured, error) {
+	o := empty(kind)
+	return o, w.cache.Get(ctx, key, o)
+}
+
+// List gives the objects of a kind in a namespace, "" for all, that a selector takes. They aren't to be changed.
+func (w *Watches) List(ctx context.Context, kind schema.GroupVersionKind, namespace string, selector labels.Selector) ([]*unstructured.Unstructured, error) {
+	return list(ctx, w.cache, kind, namespace, selector)
 }
 
 func castAll[T client.Object](objects []client.Object, err error) ([]T, error) {

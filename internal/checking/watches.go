@@ -177,9 +177,6 @@ func (w *Watches) Watch(ctx context.Context, kind schema.GroupVersionKind, targe
 	return nil
 }
 
-// Unserved says whether an error of Watch tells that the API server doesn't serve the kind, or not any more.
-func Unserved(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
-
 // AddFields has what a registration reads of objects kept from now on. It comes before anybody asks the registration's checks. Kinds of
 // which it reads more than was kept are read anew, and unread until then. What was kept once stays kept.
 func (w *Watches) AddFields(reg *registration.Registration) {
@@ -302,15 +299,4 @@ func (w *Watches) Follow(target Target, refs []registration.Ref) {
 		}
 	}
 	w.index.SetRefs(target, refs)
-}
-
-// Get gives an object as it was seen last; a NotFound error where there was none. The kind must be watched without an error.
-func (w *Watches) Get(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) (*unstructured.Unstructured, error) {
-	o := empty(kind)
-	return o, w.cache.Get(ctx, key, o)
-}
-
-// List gives the objects of a kind in a namespace, "" for all, that a selector takes. They aren't to be changed.
-func (w *Watches) List(ctx context.Context, kind schema.GroupVersionKind, namespace string, selector labels.Selector) ([]*unstructured.Unstructured, error) {
-	return list(ctx, w.cache, kind, namespace, selector)
 }

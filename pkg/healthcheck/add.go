@@ -82,8 +82,8 @@ func anyFailure(error) bool { return true }
 
 // controllerName tells registrations apart by what they take, in logs and metrics. A second one that takes the same isn't added.
 func (r *Registration) controllerName() string {
-	parts := append([]string{"healthcheck", r.kind.GroupKind().String(), r.extension}, r.classes...)
-	return strings.ToLower(strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "-"))
+	names := append([]string{"healthcheck", r.kind.GroupKind().String(), r.extension}, r.classes...)
+	return strings.ToLower(strings.Join(slices.DeleteFunc(names, func(name string) bool { return name == "" }), "-"))
 }
 
 func (r *Registration) selectsObject(o client.Object) bool {

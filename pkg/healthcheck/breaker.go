@@ -20,7 +20,6 @@ import (
 
 	"github.com/resourcestack/autohealer/internal/domain/health"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
-	"github.com/resourcestack/autohealer/internal/metric"
 )
 
 // BreakerResetAnnotation on a target closes the breaker whose id is its value: what it held back is trusted from then on. There is one
@@ -84,7 +83,7 @@ func (b *breaker) restoreOnce(ctx context.Context) {
 	}
 	all, err := b.listTargets(ctx)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Targets couldn't be read, to tell whether too many had turned False together")
+		log.FromContext(ctx).Error(err, "Targets couldn't be read; the breaker that an earlier program left open isn't known")
 		return
 	}
 	b.restore(ctx, all)
@@ -214,7 +213,12 @@ func (r *reconciler) checked(ctx context.Context, key types.NamespacedName) bool
 func (b *breaker) gauge(labels prometheus.Labels) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name:        "autohealer_healthcheck_breaker_open",
-		Help:        "1 while what turns False isn't believed, because too many targets of a registration did together, and some of that is in doubt and wasn't reset.",
+		Help:        "1 while conditions that turn False are held at Unknown, because those of too many targets of a registration did together.",
 		ConstLabels: labels,
-	}, func() float64 { return metric.Bool(b.open()) })
+	}, func() float64 {
+		if b.open() {
+			return 1
+		}
+		return 0
+	})
 }

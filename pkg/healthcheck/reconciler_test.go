@@ -102,8 +102,8 @@ func TestReferencesThatFailCostTheirOwnConditionOnly(t *testing.T) {
 			var none *seedObject
 			return none.Refs(ofG.NamespacedName)
 		}), "refs: the check panicked"},
-		"no object":        {referringTo(func(types.NamespacedName) []client.Object { return []client.Object{nil} }), "refs: tell the kind of what a check refers to"},
-		"an unknown type":  {referringTo(func(types.NamespacedName) []client.Object { return []client.Object{&corev1.Secret{}} }), "refs: tell the kind of what a check refers to"},
+		"no object":        {referringTo(func(types.NamespacedName) []client.Object { return []client.Object{nil} }), "refs: find the kind of what a check refers to"},
+		"an unknown type":  {referringTo(func(types.NamespacedName) []client.Object { return []client.Object{&corev1.Secret{}} }), "refs: find the kind of what a check refers to"},
 		"they never come":  {referringTo(func(types.NamespacedName) []client.Object { <-release; return nil }), "refs: the check gave no result within 10s"},
 		"no constructor":   {func() HealthCheck { panic("no") }, "refs: the check panicked"},
 		"it never returns": {func() HealthCheck { <-release; return nil }, "refs: the check gave no result within 10s"},

@@ -119,8 +119,8 @@ func (p *Plan) planCondition(in *Input, conditionType string, now time.Time) {
 	condition, writes, rewrites := next(verdict)
 	// What was False before an Unknown turns nothing: else a moment in which checks can't be made would count all that were False for long.
 	turns := verdict.Status == False && (!past.Failed || past.Doubted)
-	asked := turns && !past.New && !rewrites && in.AllowFalse != nil
-	held := asked && !in.AllowFalse(conditionType, past.Doubted)
+	consulted := turns && !past.New && !rewrites && in.AllowFalse != nil
+	held := consulted && !in.AllowFalse(conditionType, past.Doubted)
 	if held {
 		verdict = inDoubt(verdict, past)
 		verdict.Message += in.resetHint()
@@ -129,7 +129,7 @@ func (p *Plan) planCondition(in *Input, conditionType string, now time.Time) {
 	p.Verdicts[conditionType] = verdict
 	p.RequeueAt = Earlier(p.RequeueAt, verdict.RequeueAt)
 	if writes {
-		p.Steps = append(p.Steps, Step{Condition: condition, Shape: layout.Shape, Previous: previous.status(), Held: held, Counted: asked && !held})
+		p.Steps = append(p.Steps, Step{Condition: condition, Shape: layout.Shape, Previous: previous.status(), Held: held, Counted: consulted && !held})
 	}
 }
 

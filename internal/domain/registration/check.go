@@ -3,6 +3,7 @@ package registration
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/cel-go/cel"
@@ -133,7 +134,7 @@ func (r *reader) celCheck(where string, c *Check, e *v1alpha1.CELCheck) func(tar
 		}
 		return r.compile(where+": cel."+field, text, result, true)
 	}
-	asked := []struct {
+	verdicts := []struct {
 		is health.Status
 		by *Expression
 	}{
@@ -144,7 +145,7 @@ func (r *reader) celCheck(where string, c *Check, e *v1alpha1.CELCheck) func(tar
 	message := compile("message", e.Message, cel.StringType)
 	return func(target, object *unstructured.Unstructured, _ time.Time) health.Result {
 		result := health.Result{Status: health.False, Timeout: c.Timeout}
-		for _, a := range asked {
+		for _, a := range verdicts {
 			answer, err := evalAs(a.by, target, object, false)
 			if err != nil {
 				return health.Faulty(err)
@@ -165,6 +166,46 @@ func (r *reader) celCheck(where string, c *Check, e *v1alpha1.CELCheck) func(tar
 		result.Detail = detail
 		return result
 	}
+}
+
+func (r *reader) nodes(where string, check *Check, n *v1alpha1.NodesCheck) {
+	check.Nodes = true
+	if n.Min == nil {
+		check.desired = r.compile(where+": nodes.desired", n.Desired, cel.IntType, true)
+		return
+	}
+	check.least = r.compile(where+": nodes.min", n.Min.String(), cel.IntType, false) // a number is CEL, too
+}
+
+// judgeDesired judges the nodes of a shoot, by how many is wanted by what the check looks at. Where none is, they aren't asked for: a shoot
+// that is hibernated has no API server.
+func (c *Check) judgeDesired(ref Ref, target *unstructured.Unstructured, objects []*unstructured.Unstructured, there Finder) (health.Result, error) {
+	staying := slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetDeletionTimestamp() != nil })
+	if len(staying) == 0 {
+		return health.NothingFound(health.MissingProgresses, c.called(ref)+" is being deleted", c.Timeout), nil
+	}
+	var sum int64
+	for _, object := range staying {
+		desired, err := evalAs[int64](c.desired, target, object, 0)
+		if err == nil && desired < 0 {
+			err = c.desired.failure(object, fmt.Errorf("it gave %d", desired))
+		}
+		if err != nil {
+			return health.Result{}, err
+		}
+		sum += desired
+	}
+	if sum == 0 {
+		return health.Result{Status: health.True}, nil
+	}
+	return c.compareNodes(sum, there)
+}
+
+func (c *Check) compareNodes(least int64, there Finder) (health.Result, error) {
+	nodes, err := there.Nodes()
+	r := health.Nodes(nodes, int(least))
+	r.Timeout = c.Timeout
+	return r, err
 }
 
 // ErrNotEvaluated is a Finder's error for what it doesn't look at: it says nothing about the cluster.

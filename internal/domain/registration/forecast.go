@@ -225,10 +225,10 @@ func (f *Forecast) Plan(inputs []TargetInput, targets int, more bool, open *limi
 	}
 	for _, c := range inputs {
 		name := types.NamespacedName{Namespace: c.Target.GetNamespace(), Name: c.Target.GetName()}.String()
-		c.AllowFalse = func(place int, conditionType string, doubted, counts bool) bool {
+		c.AllowFalse = func(index int, conditionType string, doubted, counts bool) bool {
 			switch {
-			case place > 0:
-				return !c.Registrations[place].BreakerOpen
+			case index > 0:
+				return !c.Registrations[index].BreakerOpen
 			case more && open == nil: // of how many targets too many are a share isn't known
 				return true
 			case !counts:

@@ -151,16 +151,16 @@ func (c *typeChecker) check(e *Expression) (found findings) {
 		return found
 	}
 	checked, mistakes := checker.Check(parsed.NativeRep(), parsed.Source(), c.env)
-	by, absorbed := partsOf(checked.Expr())
+	by, absorbed := subexpressions(checked.Expr())
 	for _, mistake := range mistakes.GetErrors() {
-		part := by[mistake.ExprID]
+		sub := by[mistake.ExprID]
 		switch {
-		case part == nil:
+		case sub == nil:
 		case strings.HasPrefix(mistake.Message, "undefined field "):
-			if field := undefinedField(checked, part); field != "" && !slices.Contains(found.undefined, field) {
+			if field := undefinedField(checked, sub); field != "" && !slices.Contains(found.undefined, field) {
 				found.undefined = append(found.undefined, field)
 			}
-		case found.failure == "" && fails(checked, part, mistake, absorbed.Has(mistake.ExprID)):
+		case found.failure == "" && fails(checked, sub, mistake, absorbed.Has(mistake.ExprID)):
 			found.failure = celwords.Mistake(mistake.Message, "")
 		}
 	}
@@ -171,7 +171,7 @@ func (c *typeChecker) check(e *Expression) (found findings) {
 }
 
 // partsOf are the parts of an expression by their ids, and those below an absorbing operation.
-func partsOf(whole celast.Expr) (by map[int64]celast.Expr, absorbed sets.Set[int64]) {
+func subexpressions(whole celast.Expr) (by map[int64]celast.Expr, absorbed sets.Set[int64]) {
 	by, absorbed = map[int64]celast.Expr{}, sets.New[int64]()
 	celast.PostOrderVisit(whole, celast.NewExprVisitor(func(e celast.Expr) {
 		if by[e.ID()] = e; e.Kind() != celast.CallKind || !slices.Contains(absorbing, e.AsCall().FunctionName()) {
