@@ -20,7 +20,6 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/resourcestack/autohealer/internal/domain/health"
@@ -114,11 +113,6 @@ type allReplicas struct{ cache.Cache }
 
 // GetCache is what the manager knows caches by.
 func (e allReplicas) GetCache() cache.Cache { return e.Cache }
-
-// logWatchError tells what the links take in.
-func logWatchError(ctx context.Context, r *toolscache.Reflector, err error) {
-	log.FromContext(ctx).V(1).Info("Watch of what checks look at failed", "kind", r.TypeDescription(), "trouble", err.Error())
-}
 
 func (w *Watches) newInformer(by toolscache.ListerWatcher, of runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 	var made healthInformer
