@@ -35,26 +35,9 @@ type Condition struct {
 	ObservedGeneration int64
 }
 
-// Next is the condition that follows from a verdict, without what the layout doesn't support, and whether it has to be written: previous is
-// the one on the target, nil for none.
+// Next is the condition that follows from a verdict, and whether it has to be written: previous is the one on the target, nil for none.
 func Next(previous *Condition, conditionType string, v Verdict, layout Layout, generation int64, now time.Time) (next Condition, changed bool) {
-	next = Condition{
-		Type: conditionType, Status: v.Status, Reason: v.Reason, Message: v.History.messagePrefix(v.Status) + v.Message,
-		LastTransition: now,
-	}
-	without := layout.Unsupported
-	if !without.LastUpdateTime {
-		next.LastUpdate = now
-	}
-	if layout.Shape == Conditions && !without.ObservedGeneration {
-		next.ObservedGeneration = generation
-	}
-	if layout.Shape == Conditions && v.Status == Progressing {
-		next.Status = Unknown
-	}
-	if layout.Shape != Conditions && !without.Codes {
-		next.Codes = v.Codes
-	}
+	next = newCondition(conditionType, v, layout, generation, now)
 	if previous == nil {
 		return next, true
 	}
@@ -62,12 +45,33 @@ func Next(previous *Condition, conditionType string, v Verdict, layout Layout, g
 		next.LastTransition = previous.LastTransition
 	}
 	same := previous.sameContent(&next)
-	if same && !previous.LastUpdate.IsZero() {
+	if same && !previous.LastUpdate.IsZero() && !next.LastUpdate.IsZero() {
 		next.LastUpdate = previous.LastUpdate
 	}
 	// A schema without the field prunes it: then a condition without one would be written again and again.
 	seen := previous.ObservedGeneration == 0 || previous.ObservedGeneration == next.ObservedGeneration
 	return next, !same || !seen
+}
+
+// newCondition has what the layout supports.
+func newCondition(conditionType string, v Verdict, layout Layout, generation int64, now time.Time) Condition {
+	c := Condition{
+		Type: conditionType, Status: v.Status, Reason: v.Reason, Message: v.History.messagePrefix(v.Status) + v.Message,
+		LastTransition: now,
+	}
+	if !layout.Unsupported.LastUpdateTime {
+		c.LastUpdate = now
+	}
+	switch {
+	case layout.Shape == Conditions && !layout.Unsupported.ObservedGeneration:
+		c.ObservedGeneration = generation
+	case layout.Shape != Conditions && !layout.Unsupported.Codes:
+		c.Codes = v.Codes
+	}
+	if layout.Shape == Conditions && v.Status == Progressing {
+		c.Status = Unknown
+	}
+	return c
 }
 
 // sameContent says whether both tell the same of the target, whenever that was.
