@@ -100,11 +100,11 @@ func registerMetrics() error {
 }
 
 // count counts a write once for each registration that decides the condition; one that nothing decides any more counts as unknown.
-func count(deciders []activeRegistration, step health.Step, result string) {
-	for _, d := range deciders {
+func count(deciding []activeRegistration, step health.Step, result string) {
+	for _, d := range deciding {
 		actsTotal.WithLabelValues(d.Registration.Name, verb(step), result).Inc()
 	}
-	if len(deciders) == 0 {
+	if len(deciding) == 0 {
 		actsTotal.WithLabelValues("unknown", verb(step), result).Inc()
 	}
 }

@@ -37,10 +37,8 @@ type execution struct {
 type outcome struct {
 	// refused are writes that the API server refused for what they are. The rest went on.
 	refused []error
-	// refusedTypes are condition types whose write was among these.
-	refusedTypes map[string]bool
-	// notDone are all condition types whose step wasn't carried out.
-	notDone map[string]bool
+	// notDone are all condition types whose step wasn't carried out, each with the refusal if its write was among these.
+	notDone map[string]error
 	// stoppedBy is why the rest wasn't tried.
 	stoppedBy error
 }
@@ -55,7 +53,7 @@ func (l *evaluation) execute(ctx context.Context, layout health.Layout, p plan) 
 	}
 	a := &execution{
 		evaluation: l, layout: layout, plan: p, object: l.object,
-		attempts: policy.Attempts{Failed: map[policy.Ref]error{}}, outcome: outcome{refusedTypes: map[string]bool{}, notDone: map[string]bool{}},
+		attempts: policy.Attempts{Failed: map[policy.Ref]error{}}, outcome: outcome{notDone: map[string]error{}},
 	}
 	a.attempts.Complete, a.outcome.stoppedBy = a.steps(ctx)
 	if a.attempts.Complete {
@@ -69,47 +67,47 @@ func (l *evaluation) execute(ctx context.Context, layout health.Layout, p plan) 
 func (a *execution) steps(ctx context.Context) (all bool, ended error) {
 	for i, step := range a.plan.Steps {
 		if a.stopped(step) {
-			a.markNotDone(a.plan.Steps[i:])
+			a.markNotDone(a.plan.Steps[i:], nil)
 			return false, nil
 		}
 		switch err := a.step(ctx, step); {
 		case err == nil:
 		case refused(err):
-			a.markNotDone(a.plan.Steps[i : i+1])
-			a.outcome.refused, a.outcome.refusedTypes[step.Condition.Type] = append(a.outcome.refused, err), true
+			a.markNotDone(a.plan.Steps[i:i+1], err)
+			a.outcome.refused = append(a.outcome.refused, err)
 		default:
-			a.markNotDone(a.plan.Steps[i:])
+			a.markNotDone(a.plan.Steps[i:], nil)
 			return false, err
 		}
 	}
 	return true, nil
 }
 
-func (a *execution) markNotDone(steps []health.Step) {
+func (a *execution) markNotDone(steps []health.Step, refusal error) {
 	a.revertFalse(a.plan, steps)
 	for _, step := range steps {
-		a.outcome.notDone[step.Condition.Type] = true
+		a.outcome.notDone[step.Condition.Type] = refusal
 	}
 }
 
 func (a *execution) step(ctx context.Context, step health.Step) error {
-	deciders := a.decidedBy(a.plan, step.Condition.Type)
+	deciding := a.decidedBy(a.plan, step.Condition.Type)
 	if step.Remove {
-		deciders = a.removers(step.Condition.Type)
+		deciding = a.removers(step.Condition.Type)
 	}
 	write := actuate.ConditionWrite{Target: a.object, Planned: a.evaluation.object, Layout: a.layout, Step: step}
-	for _, d := range deciders {
+	for _, d := range deciding {
 		write.Deciders, write.Admitted = append(write.Deciders, d.Registration), append(write.Admitted, d.stored.Admitted)
 	}
 	found, now := health.Find(a.object, step.Condition.Type), a.r.Observer.Facts.Clock.Now()
 	var err error
 	if a.object, err = a.r.Conditions.Apply(ctx, write); err != nil {
-		a.failed(deciders, step, err)
+		a.failed(deciding, step, err)
 		return err
 	}
 	a.r.conflicts.RecordWrite(nameOf(a.target).String(), a.object.GetUID(), step.Condition.Type, found, step.Result(), now)
-	a.r.Report.reportChange(a.evaluation.object, deciders, step, now)
-	a.attempts.Written = append(a.attempts.Written, policiesOf(deciders)...)
+	a.r.Report.reportChange(a.evaluation.object, deciding, step, now)
+	a.attempts.Written = append(a.attempts.Written, policiesOf(deciding)...)
 	return nil
 }
 
@@ -171,14 +169,14 @@ func (l *evaluation) removers(conditionType string) (all []activeRegistration) {
 }
 
 // failed takes in that a write didn't come about; the controller logs the error itself. That someone else wrote first is no failure.
-func (a *execution) failed(deciders []activeRegistration, step health.Step, err error) {
+func (a *execution) failed(deciding []activeRegistration, step health.Step, err error) {
 	if errors.Is(err, actuate.ErrStale) {
-		count(deciders, step, "stale")
+		count(deciding, step, "stale")
 		return
 	}
-	count(deciders, step, "failed")
+	count(deciding, step, "failed")
 	a.r.Layouts.Invalidate(a.object.GroupVersionKind())
-	for _, policy := range policiesOf(deciders) {
+	for _, policy := range policiesOf(deciding) {
 		a.attempts.Failed[policy] = err
 	}
 	if step.Remove {
@@ -195,9 +193,9 @@ func (a *execution) undoFailed(err error) {
 	}
 }
 
-func policiesOf(deciders []activeRegistration) []policy.Ref {
-	policies := make([]policy.Ref, len(deciders))
-	for i, d := range deciders {
+func policiesOf(deciding []activeRegistration) []policy.Ref {
+	policies := make([]policy.Ref, len(deciding))
+	for i, d := range deciding {
 		policies[i] = policy.Ref{UID: d.UID, NamespacedName: types.NamespacedName{Name: d.Name}}
 	}
 	return policies
@@ -217,16 +215,16 @@ func NewReporter(recorder events.EventRecorder) *Reporter {
 
 // reportChange reports a condition that was written or removed, on the target and on each registration that decides it. One whose
 // status is as before is counted alone.
-func (r *Reporter) reportChange(target *unstructured.Unstructured, deciders []activeRegistration, step health.Step, now time.Time) {
-	count(deciders, step, "done")
+func (r *Reporter) reportChange(target *unstructured.Unstructured, deciding []activeRegistration, step health.Step, now time.Time) {
+	count(deciding, step, "done")
 	if !step.Remove && step.Previous == step.Condition.Status {
 		return
 	}
 	reason, note := describeChange(step)
-	for _, d := range deciders {
+	for _, d := range deciding {
 		r.acts.Emit(now, refOf(target), registrationRef(d), reason, verb(step), note)
 	}
-	if len(deciders) == 0 {
+	if len(deciding) == 0 {
 		r.Events.Eventf(refOf(target), nil, corev1.EventTypeNormal, reason, verb(step), "%s", note)
 	}
 }

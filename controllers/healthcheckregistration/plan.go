@@ -110,6 +110,48 @@ func (l *evaluation) breakerOf(d *activeRegistration) *health.Breaker {
 	return nil
 }
 
-func anyHealsOnly(deciders []activeRegistration) bool {
-	return slices.ContainsFunc(deciders, func(d activeRegistration) bool { return d.State.HealsOnly() })
+func anyHealsOnly(deciding []activeRegistration) bool {
+	return slices.ContainsFunc(deciding, func(d activeRegistration) bool { return d.State.HealsOnly() })
+}
+
+// updateBreaker tells a registration's breaker what its conditions came to, and says whether something isn't in doubt any more.
+func (l *evaluation) updateBreaker(index int, p plan, verdicts map[string]health.Verdict, is outcome, breaker *health.Breaker) (released bool) {
+	name := nameOf(l.target).String()
+	for _, t := range l.registrations[index].ConditionTypes() {
+		v, ok := verdicts[t]
+		_, notDone := is.notDone[t]
+		switch {
+		case notDone, ok && l.staysAsIs(index, p, t):
+		case ok && l.mayBeHeldBack(index, p, t):
+			released = breaker.RecordVerdict(name, t, v) || released
+		case ok, l.doesNotDecide(index, p, t):
+			released = breaker.Release(name, t) || released
+		}
+	}
+	return released
+}
+
+// staysAsIs says whether a condition is left as it is for now, though a registration decides it: one of its registrations may not act, or its kind takes
+// no conditions.
+func (l *evaluation) staysAsIs(index int, p plan, conditionType string) bool {
+	_, unwritten := p.Unwritten[index]
+	by := l.decidedBy(p, conditionType)
+	return unwritten && l.registrations[index].Writing() || anyHealsOnly(by) && !onHold(by)
+}
+
+// mayBeHeldBack says whether a registration's breaker may hold a condition back: its checks find something, and not people hold the target.
+func (l *evaluation) mayBeHeldBack(index int, p plan, conditionType string) bool {
+	_, isUnwritten := p.Unwritten[index]
+	return !isUnwritten && p.results[index].Failing && !onHold(l.decidedBy(p, conditionType))
+}
+
+func onHold(deciding []activeRegistration) bool {
+	return slices.ContainsFunc(deciding, func(d activeRegistration) bool { return d.Held })
+}
+
+// doesNotDecide says whether a registration has nothing to say of a condition for as long as nobody changes that: its checks are suspended, or the
+// condition is somebody else's. That it can't say for now isn't that.
+func (l *evaluation) doesNotDecide(index int, p plan, conditionType string) bool {
+	suspended := len(p.results) > 0 && p.results[index].Suspended && p.results[index].Problem == ""
+	return suspended || health.Find(l.object, conditionType) != nil && !health.Ours(l.object, conditionType)
 }

@@ -22,8 +22,8 @@ import (
 type resultStore struct {
 	mu    sync.Mutex
 	byUID map[types.UID]*registrationResults // needs mu, as below
-	// formerBreakers are the breakers of registrations that are gone, by name, as long as something counts of them.
-	formerBreakers map[string]*health.Breaker
+	// previousBreakers are the breakers of registrations that are gone, by name, as long as something counts of them.
+	previousBreakers map[string]*health.Breaker
 }
 
 // registrationResults is what is remembered of one registration, and its breaker.
@@ -83,8 +83,8 @@ func (b *resultStore) update(hcr *v1alpha1.HealthCheckRegistration, now time.Tim
 	p := b.byUID[hcr.UID]
 	if p == nil {
 		p = &registrationResults{name: hcr.Name, targets: map[checking.Target]targetResult{}}
-		if former := b.previousBreaker(hcr.Name); former != nil {
-			p.breaker.Inherit(former)
+		if previous := b.previousBreaker(hcr.Name); previous != nil {
+			p.breaker.Inherit(previous)
 		}
 		if b.byUID == nil {
 			b.byUID = map[types.UID]*registrationResults{}
@@ -99,14 +99,14 @@ func (b *resultStore) forget(uid types.UID, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if p := b.byUID[uid]; p != nil {
-		if b.formerBreakers == nil {
-			b.formerBreakers = map[string]*health.Breaker{}
+		if b.previousBreakers == nil {
+			b.previousBreakers = map[string]*health.Breaker{}
 		}
-		b.formerBreakers[p.name] = &health.Breaker{}
-		b.formerBreakers[p.name].Inherit(&p.breaker)
+		b.previousBreakers[p.name] = &health.Breaker{}
+		b.previousBreakers[p.name].Inherit(&p.breaker)
 	}
 	delete(b.byUID, uid)
-	maps.DeleteFunc(b.formerBreakers, func(_ string, breaker *health.Breaker) bool { return !breaker.HasRecent(now) })
+	maps.DeleteFunc(b.previousBreakers, func(_ string, breaker *health.Breaker) bool { return !breaker.HasRecent(now) })
 }
 
 // previousBreaker gives the breaker of the registration that had a name before, which may not be forgotten yet; nil for none. It needs b.mu.
@@ -116,7 +116,7 @@ func (b *resultStore) previousBreaker(name string) *health.Breaker {
 			return &p.breaker
 		}
 	}
-	return b.formerBreakers[name]
+	return b.previousBreakers[name]
 }
 
 // drop forgets a target of all registrations but those that still select it, and gives the names of those that it was dropped from.
@@ -218,9 +218,6 @@ type summary struct {
 	contest   string
 }
 
-// severity orders statuses from the worst.
-var severity = map[health.Status]int{health.False: 0, health.Unknown: 1, health.Progressing: 2, health.True: 3}
-
 func (p *registrationResults) summary() summary {
 	s := summary{by: map[health.Status]int32{}}
 	p.mu.Lock()
@@ -230,7 +227,7 @@ func (p *registrationResults) summary() summary {
 		s.targets++
 		worst := health.True
 		for _, v := range e.verdicts {
-			if severity[v.status] < severity[worst] {
+			if health.CompareStatus(v.status, worst) < 0 {
 				worst = v.status
 			}
 			if v.status != health.True {
@@ -254,7 +251,7 @@ func (p *registrationResults) summary() summary {
 		}
 	}
 	slices.SortFunc(s.worst, func(a, b v1alpha1.UnhealthyTarget) int {
-		return cmp.Or(cmp.Compare(severity[health.Status(a.Status)], severity[health.Status(b.Status)]), strings.Compare(a.Namespace, b.Namespace),
+		return cmp.Or(health.CompareStatus(health.Status(a.Status), health.Status(b.Status)), strings.Compare(a.Namespace, b.Namespace),
 			strings.Compare(a.Name, b.Name), strings.Compare(a.ConditionType, b.ConditionType))
 	})
 	s.worst = s.worst[:min(len(s.worst), maxWorst)]

@@ -328,7 +328,7 @@ func TestOnlyARecoveryEndsADoubt(t *testing.T) {
 			l.recordResults(p, outcome{})
 		}, false},
 		"it is True, which isn't written": {func(l *evaluation) {
-			l.recordResults(l.planned(health.Verdict{Status: health.True}, true), outcome{notDone: map[string]bool{"X": true}})
+			l.recordResults(l.planned(health.Verdict{Status: health.True}, true), outcome{notDone: map[string]error{"X": nil}})
 		}, false},
 		"a look of before tells of what isn't decided any more": {func(l *evaluation) {
 			l.r.Observer.results.update(hcrOf("r", 2, "Y"), noon)
@@ -403,11 +403,11 @@ func TestWhatARegistrationLeftIsForgottenInTime(t *testing.T) {
 	b := following("former")
 	b.mayFail("former", targetNamed("a"), "X", false, 3, noon)
 	b.forget("former", noon)
-	if len(b.formerBreakers) != 1 {
-		t.Errorf("%d are remembered", len(b.formerBreakers))
+	if len(b.previousBreakers) != 1 {
+		t.Errorf("%d are remembered", len(b.previousBreakers))
 	}
 	b.forget("another", noon.Add(5*time.Minute))
-	if len(b.formerBreakers) != 0 {
-		t.Errorf("%d are remembered when nothing counts", len(b.formerBreakers))
+	if len(b.previousBreakers) != 0 {
+		t.Errorf("%d are remembered when nothing counts", len(b.previousBreakers))
 	}
 }

@@ -54,10 +54,10 @@ func commonConditions(hcr *v1alpha1.HealthCheckRegistration, st statusInput) pol
 		Acceptance: policy.AcceptanceOf(st.Verdict, st.Read.unreadable),
 		Changes:    "conditions of targets", Synced: st.synced, WriteErrors: st.writeErrors, Paused: st.Pause, Deleting: hcr.DeletionTimestamp != nil,
 	}
-	if says := readyMessage(st); hcr.Spec.Mode == v1alpha1.Observe {
-		s.Observes, s.Says = true, "Mode Observe, no condition is written: "+says
+	if message := readyMessage(st); hcr.Spec.Mode == v1alpha1.Observe {
+		s.Observes, s.Says = true, "Mode Observe, no condition is written: "+message
 	} else {
-		s.Says = strings.ToUpper(says[:1]) + says[1:]
+		s.Says = strings.ToUpper(message[:1]) + message[1:]
 	}
 	if st.kindError != nil {
 		s.Stuck = policy.Stuck{Reason: v1alpha1.ReasonKindUnusable, Message: st.kindError.Error() + "."}
@@ -72,24 +72,24 @@ func commonConditions(hcr *v1alpha1.HealthCheckRegistration, st statusInput) pol
 // alone.
 func readyMessage(st statusInput) string {
 	s := &st.summary
-	says := []string{pendingMessage(st)}
+	clauses := []string{pendingMessage(st)}
 	if st.complete {
-		says[0] = fmt.Sprintf("%d of %d targets are healthy, %d aren't, %d progress, %d are unknown", s.by[health.True], s.targets, s.by[health.False], s.by[health.Progressing], s.by[health.Unknown])
+		clauses[0] = fmt.Sprintf("%d of %d targets are healthy, %d aren't, %d progress, %d are unknown", s.by[health.True], s.targets, s.by[health.False], s.by[health.Progressing], s.by[health.Unknown])
 	}
 	if s.unwritten > 0 {
-		says = append(says, fmt.Sprintf("conditions of %s aren't written: %s", sample.Count(s.unwritten, "target"), s.problem))
+		clauses = append(clauses, fmt.Sprintf("conditions of %s aren't written: %s", sample.Count(s.unwritten, "target"), s.problem))
 	}
 	if s.contested > 0 {
-		says = append(says, fmt.Sprintf("somebody else, or an admission webhook, keeps changing conditions of %s, and Autohealer corrects them at longer and longer intervals: condition %s; kubectl get -o yaml --show-managed-fields names the writer: stop it, or choose another conditionType",
+		clauses = append(clauses, fmt.Sprintf("somebody else, or an admission webhook, keeps changing conditions of %s, and Autohealer corrects them at longer and longer intervals: condition %s; kubectl get -o yaml --show-managed-fields names the writer: stop it, or choose another conditionType",
 			sample.Count(s.contested, "target"), s.contest))
 	}
 	if t := st.writeErrors; t != nil && t.Partial {
-		says = append(says, fmt.Sprintf("%s can't be written, such as %s: %s", sample.Count(t.Targets, "target"), t.Sample, t.Err))
+		clauses = append(clauses, fmt.Sprintf("%s can't be written, such as %s: %s", sample.Count(t.Targets, "target"), t.Sample, t.Err))
 	}
 	if st.breakerOpen {
-		says = append(says, "the breaker is open and nothing new turns False, see BreakerOpen")
+		clauses = append(clauses, "the breaker is open and nothing new turns False, see BreakerOpen")
 	}
-	return policy.Sentence(says...)
+	return policy.Sentence(clauses...)
 }
 
 // pendingMessage has no numbers: a status is written when what it says changes.

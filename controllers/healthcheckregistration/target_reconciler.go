@@ -210,7 +210,7 @@ func (l *evaluation) isUnmanaged() bool {
 // hasUnrefused says whether a plan has conditions whose write wasn't refused: these are evaluated in time.
 func (o outcome) hasUnrefused(p plan) bool {
 	for t := range p.Verdicts {
-		if !o.refusedTypes[t] {
+		if o.notDone[t] == nil {
 			return true
 		}
 	}
@@ -271,47 +271,6 @@ func (l *evaluation) recordResults(p plan, is outcome) {
 		}
 	}
 	l.r.Observer.dropTarget(l.target, now)
-}
-
-// updateBreaker tells a registration's breaker what its conditions came to, and says whether something isn't in doubt any more.
-func (l *evaluation) updateBreaker(index int, p plan, verdicts map[string]health.Verdict, is outcome, breaker *health.Breaker) (released bool) {
-	name := nameOf(l.target).String()
-	for _, t := range l.registrations[index].ConditionTypes() {
-		v, ok := verdicts[t]
-		switch {
-		case is.notDone[t], ok && l.staysAsIs(index, p, t):
-		case ok && l.mayBeHeldBack(index, p, t):
-			released = breaker.RecordVerdict(name, t, v) || released
-		case ok, l.doesNotDecide(index, p, t):
-			released = breaker.Release(name, t) || released
-		}
-	}
-	return released
-}
-
-// staysAsIs says whether a condition is left as it is for now, though a registration decides it: one of its registrations may not act, or its kind takes
-// no conditions.
-func (l *evaluation) staysAsIs(index int, p plan, conditionType string) bool {
-	_, unwritten := p.Unwritten[index]
-	by := l.decidedBy(p, conditionType)
-	return unwritten && l.registrations[index].Writing() || anyHealsOnly(by) && !onHold(by)
-}
-
-// mayBeHeldBack says whether a registration's breaker may hold a condition back: its checks find something, and not people hold the target.
-func (l *evaluation) mayBeHeldBack(index int, p plan, conditionType string) bool {
-	_, isUnwritten := p.Unwritten[index]
-	return !isUnwritten && p.results[index].Failing && !onHold(l.decidedBy(p, conditionType))
-}
-
-func onHold(deciders []activeRegistration) bool {
-	return slices.ContainsFunc(deciders, func(d activeRegistration) bool { return d.Held })
-}
-
-// doesNotDecide says whether a registration has nothing to say of a condition for as long as nobody changes that: its checks are suspended, or the
-// condition is somebody else's. That it can't say for now isn't that.
-func (l *evaluation) doesNotDecide(index int, p plan, conditionType string) bool {
-	suspended := len(p.results) > 0 && p.results[index].Suspended && p.results[index].Problem == ""
-	return suspended || health.Find(l.object, conditionType) != nil && !health.Ours(l.object, conditionType)
 }
 
 // dropTarget forgets a target of all registrations but those that still select it, and asks for the statuses of the others.

@@ -156,7 +156,7 @@ func (f *finder) Objects(check *registration.Check, ref registration.Ref) ([]*un
 	if err := f.c.Watches.Watch(f.ctx, check.Kind, false); err != nil {
 		return nil, err
 	}
-	return read(f.ctx, f.c.Watches.cache, f.c.Watches.index.Resolve(ref))
+	return read(f.ctx, f.c.Watches.cache, f.c.Watches.Resolve(ref))
 }
 
 // Resolve gives where what a check looks at really is. In shoots only what somebody wrote has a namespace.
@@ -164,7 +164,7 @@ func (f *finder) Resolve(check *registration.Check, ref registration.Ref) regist
 	if check.Shoot {
 		return ref
 	}
-	return f.c.Watches.index.Resolve(ref)
+	return f.c.Watches.Resolve(ref)
 }
 
 // Nodes gives those of the shoot.
@@ -223,7 +223,7 @@ func (a *kindCache[T]) Of(ctx context.Context, kind schema.GroupVersionKind) (is
 	if ok && (kept == 0 || a.clock.Since(was.at) < kept) {
 		return was.value, was.err
 	}
-	asked := a.requests.DoChan(kind.String(), func() (any, error) {
+	answers := a.requests.DoChan(kind.String(), func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 		defer cancel()
 		is, err := a.ask(ctx, kind)
@@ -236,8 +236,8 @@ func (a *kindCache[T]) Of(ctx context.Context, kind schema.GroupVersionKind) (is
 		return is, err
 	})
 	select {
-	case answered := <-asked:
-		return answered.Val.(T), answered.Err
+	case answer := <-answers:
+		return answer.Val.(T), answer.Err
 	case <-ctx.Done():
 		return is, context.Cause(ctx)
 	}

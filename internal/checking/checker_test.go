@@ -2,17 +2,23 @@ package checking
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -87,13 +93,13 @@ func TestNodesAndWhatTheyAreComparedWithAreFollowed(t *testing.T) {
 	if following := c.Watches.index.WatchersOfKind(reg.Checks[0].Kind); len(following) != 1 || following[0] != target {
 		t.Errorf("in the seed %v follow the kind", following)
 	}
-	for _, queries := range c.Shoots.queries[target] {
-		if !queries.Equal(sets.New(everyNode)) {
+	for _, group := range c.Shoots.groups {
+		if queries := group.shoots["shoot--a"].users[target]; !queries.Equal(sets.New(everyNode)) {
 			t.Errorf("in the shoot %v are followed", queries)
 		}
 	}
-	if len(c.Shoots.queries[target]) != 1 {
-		t.Errorf("it follows %d shoots", len(c.Shoots.queries[target]))
+	if len(c.Shoots.groups) != 1 {
+		t.Errorf("it follows shoots of %d groups", len(c.Shoots.groups))
 	}
 }
 
@@ -118,11 +124,45 @@ func TestWhatIsMissingIsToldWithItsNamespaceIfItHasOne(t *testing.T) {
 		t.Fatal(problems)
 	}
 	c := &Checker{Watches: WatchesOf(nil, nil, clock.RealClock{}), Live: nothing{}, Clock: clock.RealClock{}}
-	c.Watches.index.ClusterScoped(reg.Checks[1].Kind)
+	c.Watches.clusterScoped.Insert(reg.Checks[1].Kind)
 	by, _ := c.Results(t.Context(), reg, &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": "shoot--a", "name": "w"}}}, sets.New("Role", "ClusterRole"))
 	for kind, want := range map[string]string{"Role": "Role shoot--a/r doesn't exist", "ClusterRole": "ClusterRole r doesn't exist"} {
 		if got := by[kind]; len(got) != 1 || got[0].Status != health.False || got[0].Detail != want {
 			t.Errorf("of a %s it says %+v", kind, got)
 		}
+	}
+}
+
+// A check may name an object of a kind without namespaces before that is known of the kind: its news come without.
+func TestObjectsWithoutNamespaceAreFollowedFromAnyNamespace(t *testing.T) {
+	definition := schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+	target := func(name string) Target { return Target{Key: types.NamespacedName{Namespace: "a", Name: name}} }
+	refs := map[bool][]registration.Ref{
+		false: {{Kind: definition, Namespace: "a", Name: "d"}},
+		true:  {{Kind: definition, Namespace: "a", Selector: labels.SelectorFromSet(labels.Set{"app": "x"})}},
+	}
+	changed := sets.New[Target]()
+	w := WatchesOf(&informertest.FakeInformers{Scheme: scheme.Scheme}, func(t Target) { changed.Insert(t) }, clock.RealClock{})
+	w.scopes.ask = func(context.Context, schema.GroupVersionKind) (meta.RESTScopeName, error) {
+		return meta.RESTScopeNameRoot, nil
+	}
+	for labelled, name := range map[bool]string{false: "name", true: "labels"} {
+		w.Follow(target(name+"-before"), slices.Clone(refs[labelled]))
+	}
+	if err := w.Watch(t.Context(), definition, false); err != nil && !errors.Is(err, ErrNotSynced) {
+		t.Fatal(err)
+	}
+	if !changed.Equal(sets.New(target("name-before"), target("labels-before"))) {
+		t.Errorf("followed anew by %v", changed)
+	}
+	for target := range changed {
+		w.Follow(target, slices.Clone(refs[target.Key.Name == "labels-before"]))
+	}
+	w.Follow(target("name-after"), slices.Clone(refs[false]))
+	if got := w.index.Affected(definition, types.NamespacedName{Name: "d"}, labels.Set{"app": "x"}); len(got) != 3 {
+		t.Errorf("affected are %v", got)
+	}
+	if at := w.Resolve(refs[false][0]); at.Namespace != "" {
+		t.Errorf("looked for in namespace %s", at.Namespace)
 	}
 }

@@ -8,13 +8,16 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/resourcestack/autohealer/internal/domain/health"
 	"github.com/resourcestack/autohealer/internal/domain/registration"
@@ -82,6 +85,25 @@ func withSharedNames(value any) any {
 		}
 	}
 	return value
+}
+
+// Unserved says whether an error of Watch tells that the API server doesn't serve the kind, or not any more.
+func Unserved(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
+
+// logWatchError logs what an informer's health takes in.
+func logWatchError(ctx context.Context, r *toolscache.Reflector, err error) {
+	log.FromContext(ctx).V(1).Info("Watch of what checks look at failed", "kind", r.TypeDescription(), "trouble", err.Error())
+}
+
+// Get gives an object as it was seen last; a NotFound error where there was none. The kind must be watched without an error.
+func (w *Watches) Get(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) (*unstructured.Unstructured, error) {
+	o := empty(kind)
+	return o, w.cache.Get(ctx, key, o)
+}
+
+// List gives the objects of a kind in a namespace, "" for all, that a selector takes. They aren't to be changed.
+func (w *Watches) List(ctx context.Context, kind schema.GroupVersionKind, namespace string, selector labels.Selector) ([]*unstructured.Unstructured, error) {
+	return list(ctx, w.cache, kind, namespace, selector)
 }
 
 func castAll[T client.Object](objects []client.Object, err error) ([]T, error) {

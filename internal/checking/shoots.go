@@ -35,9 +35,8 @@ type Shoots struct {
 	Changed func(Target)
 	Clock   clock.PassiveClock
 
-	mu      sync.Mutex
-	groups  map[connKey]*shootGroup                 // needs mu
-	queries map[Target]map[shootKey]sets.Set[query] // needs mu
+	mu     sync.Mutex
+	groups map[connKey]*shootGroup // needs mu
 }
 
 // connKey is how shoots are reached: by which Secrets, and how long an answer may take. Registrations that give other times share no
@@ -80,30 +79,24 @@ type shoot struct {
 // Follow has the target judged again when what the checks of those interested look at in its shoot changes. What else it followed
 // before ends.
 func (s *Shoots) Follow(target Target, by []Interest) {
-	wanted := map[shootKey]sets.Set[query]{}
+	wanted := map[connKey]sets.Set[query]{}
 	for _, i := range by {
 		if seen := shootQueries(i.Registration, i.Object); len(seen) > 0 {
-			h := shootKeyOf(i.Registration, i.Object)
-			wanted[h] = seen.Union(wanted[h])
+			k := shootKeyOf(i.Registration, i.Object).connKey
+			wanted[k] = seen.Union(wanted[k])
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for h := range s.queries[target] {
-		if _, stays := wanted[h]; !stays {
-			s.removeUser(target, h)
+	for k := range s.groups {
+		if _, stays := wanted[k]; !stays {
+			s.removeUser(target, k)
 		}
 	}
-	for h, queries := range wanted {
-		of := s.addUser(h)
+	for k, queries := range wanted {
+		of := s.addUser(shootKey{target.Key.Namespace, k})
 		of.users[target] = queries
 		of.pruneMirrors(of.used())
-	}
-	if delete(s.queries, target); len(wanted) > 0 {
-		if s.queries == nil {
-			s.queries = map[Target]map[shootKey]sets.Set[query]{}
-		}
-		s.queries[target] = wanted
 	}
 }
 
@@ -122,18 +115,21 @@ func (s *Shoots) addUser(h shootKey) *shoot {
 }
 
 // removeUser needs s.mu.
-func (s *Shoots) removeUser(target Target, h shootKey) {
-	k := s.groups[h.connKey]
-	of := k.shoots[h.namespace]
+func (s *Shoots) removeUser(target Target, by connKey) {
+	k, namespace := s.groups[by], target.Key.Namespace
+	of := k.shoots[namespace]
+	if of == nil || of.users[target] == nil {
+		return
+	}
 	delete(of.users, target)
 	of.pruneMirrors(of.used())
 	if len(of.users) > 0 {
 		return
 	}
-	k.clients.Forget(h.namespace)
-	if delete(k.shoots, h.namespace); len(k.shoots) == 0 {
+	k.clients.Forget(namespace)
+	if delete(k.shoots, namespace); len(k.shoots) == 0 {
 		k.secrets.Close()
-		delete(s.groups, h.connKey)
+		delete(s.groups, by)
 	}
 }
 

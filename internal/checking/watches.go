@@ -20,7 +20,6 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/resourcestack/autohealer/internal/domain/health"
@@ -55,6 +54,8 @@ type Watches struct {
 	mu      sync.Mutex
 	kinds   map[schema.GroupVersionKind]kindWatch // needs mu, as all below
 	targets map[schema.GroupVersionKind]bool
+	// clusterScoped are the kinds whose objects have no namespace, as far as is known, whichever a check names.
+	clusterScoped sets.Set[schema.GroupVersionKind]
 	// reads are the fields that registrations read: of objects no others are kept. Its sets are never changed.
 	reads        registration.Fields
 	readsVersion int // counts how often reads became more
@@ -98,7 +99,7 @@ func watchesBy(config *rest.Config, by *http.Client, scheme *runtime.Scheme, kin
 func WatchesOf(objects cache.Cache, changed func(Target), now clock.PassiveClock) *Watches {
 	return &Watches{
 		Changed: changed, Clock: now, cache: objects,
-		kinds: map[schema.GroupVersionKind]kindWatch{}, targets: map[schema.GroupVersionKind]bool{},
+		kinds: map[schema.GroupVersionKind]kindWatch{}, targets: map[schema.GroupVersionKind]bool{}, clusterScoped: sets.New[schema.GroupVersionKind](),
 		reads: registration.Fields{}, scopes: scopes{
 			clock: now, ask: func(context.Context, schema.GroupVersionKind) (meta.RESTScopeName, error) {
 				return meta.RESTScopeNameNamespace, nil
@@ -112,11 +113,6 @@ type allReplicas struct{ cache.Cache }
 
 // GetCache is what the manager knows caches by.
 func (e allReplicas) GetCache() cache.Cache { return e.Cache }
-
-// logWatchError tells what the links take in.
-func logWatchError(ctx context.Context, r *toolscache.Reflector, err error) {
-	log.FromContext(ctx).V(1).Info("Watch of what checks look at failed", "kind", r.TypeDescription(), "trouble", err.Error())
-}
 
 func (w *Watches) newInformer(by toolscache.ListerWatcher, of runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 	var made healthInformer
@@ -149,11 +145,14 @@ func (w *Watches) Watch(ctx context.Context, kind schema.GroupVersionKind, targe
 	if err != nil {
 		return fmt.Errorf("find the resource of %s: %w", kind.Kind, err)
 	}
-	if scope == meta.RESTScopeNameRoot {
-		w.index.ClusterScoped(kind)
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if scope == meta.RESTScopeNameRoot && !w.clusterScoped.Has(kind) { // those who follow its objects in a namespace follow them anew
+		w.clusterScoped.Insert(kind)
+		for _, target := range w.index.WatchersOfKind(kind) {
+			w.Changed(target)
+		}
+	}
 	w.targets[kind] = w.targets[kind] || targets
 	informer, err := w.informer(ctx, kind)
 	if err != nil {
@@ -171,9 +170,6 @@ func (w *Watches) Watch(ctx context.Context, kind schema.GroupVersionKind, targe
 	}
 	return nil
 }
-
-// Unserved says whether an error of Watch tells that the API server doesn't serve the kind, or not any more.
-func Unserved(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
 
 // AddFields has what a registration reads of objects kept from now on. It comes before anybody asks the registration's checks. Kinds of
 // which it reads more than was kept are read anew, and unread until then. What was kept once stays kept.
@@ -277,16 +273,24 @@ func (w *Watches) isTarget(kind schema.GroupVersionKind) bool {
 	return w.targets[kind]
 }
 
-// Follow has the target judged again when what its checks look at changes; nothing does so with no refs.
-func (w *Watches) Follow(target Target, refs []registration.Ref) { w.index.SetRefs(target, refs) }
-
-// Get gives an object as it was seen last; a NotFound error where there was none. The kind must be watched without an error.
-func (w *Watches) Get(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) (*unstructured.Unstructured, error) {
-	o := empty(kind)
-	return o, w.cache.Get(ctx, key, o)
+// Resolve gives where the objects of a ref are: those of a cluster-scoped kind aren't in the namespace of who looks at them.
+func (w *Watches) Resolve(ref registration.Ref) registration.Ref {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.clusterScoped.Has(ref.Kind) {
+		ref.Namespace = ""
+	}
+	return ref
 }
 
-// List gives the objects of a kind in a namespace, "" for all, that a selector takes. They aren't to be changed.
-func (w *Watches) List(ctx context.Context, kind schema.GroupVersionKind, namespace string, selector labels.Selector) ([]*unstructured.Unstructured, error) {
-	return list(ctx, w.cache, kind, namespace, selector)
+// Follow has the target judged again when what its checks look at changes; nothing does so with no refs.
+func (w *Watches) Follow(target Target, refs []registration.Ref) {
+	w.mu.Lock()
+	defer w.mu.Unlock() // or a kind could turn out to be cluster-scoped meanwhile
+	for i := range refs {
+		if w.clusterScoped.Has(refs[i].Kind) {
+			refs[i].Namespace = ""
+		}
+	}
+	w.index.SetRefs(target, refs)
 }

@@ -32,7 +32,9 @@ var All = []*Kind{
 		Forecast: reflect.TypeFor[outlier.Forecast](),
 	}, {
 		Object: &v1alpha1.HealthCheckRegistration{}, List: &v1alpha1.HealthCheckRegistrationList{}, Finalizer: true,
-		Terms:    terms(termsOfRegistration),
+		Terms: terms(func(hcr, old *v1alpha1.HealthCheckRegistration, s Setting) registration.Terms {
+			return registration.TermsOf(hcr, old, s.Requested)
+		}),
 		Forecast: reflect.TypeFor[registration.Forecast](),
 	}, {
 		Object: &v1alpha1.Guardrail{}, List: &v1alpha1.GuardrailList{}, RulesOver: true,
@@ -42,12 +44,4 @@ var All = []*Kind{
 		Terms: &Terms{Type: reflect.TypeFor[guardrail.ExceptionTerms]()}, Forecast: reflect.TypeFor[guardrail.ExceptionForecast](),
 	},
 	// +kubebuilder:scaffold:kinds
-}
-
-// termsOfRegistration compiles its expressions. A request is asked more of those that it adds.
-func termsOfRegistration(hcr, old *v1alpha1.HealthCheckRegistration, s Setting) registration.Terms {
-	if !s.Requested {
-		return registration.TermsOf(hcr)
-	}
-	return registration.TermsOfNew(hcr, old)
 }

@@ -120,7 +120,7 @@ func (s *Clients) connect(stored *corev1.Secret) (*Connection, error) {
 	transport := access.Transport(s.Dial, net.Dialer{Timeout: s.Timeout, KeepAliveConfig: keepAlive})
 	transport.TLSHandshakeTimeout = 2 * s.Timeout // else a connection whose request was canceled would stay half open for ever; requests end before, with the time in their error
 	transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout}
-	watchClient := &http.Client{Transport: &retryLimiter{next: bounded{authorized{access, transport}}, timeout: s.Timeout}, CheckRedirect: refuseRedirect}
+	watchClient := &http.Client{Transport: &authorized{access: access, next: transport, timeout: s.Timeout}, CheckRedirect: refuseRedirect}
 	timedClient := *watchClient
 	timedClient.Timeout = s.Timeout
 	config := &rest.Config{Host: access.URL("").String(), QPS: -1}
@@ -157,54 +157,35 @@ func refuseRedirect(next *http.Request, _ []*http.Request) error {
 // memory that other shoots' checks need.
 const maxAnswerBytes = 32 << 20
 
-// bounded ends answers that are too large with an error.
-type bounded struct{ next http.RoundTripper }
-
-// RoundTrip sends the request.
-func (b bounded) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := b.next.RoundTrip(request)
-	if err == nil {
-		response.Body = http.MaxBytesReader(nil, response.Body, maxAnswerBytes)
-	}
-	return response, err
-}
-
-// retryLimiter bounds the retries of client-go: while an overloaded server answers with Retry-After, client-go retries up to ten times, and
-// returns nothing meanwhile. It may retry once, if the time isn't too long; the next refusal in a row is an error.
-type retryLimiter struct {
-	next http.RoundTripper
+// authorized sends requests with the kubeconfig's credentials, and ends answers that are too large with an error.
+//
+// It bounds the retries of client-go, too: while an overloaded server answers with Retry-After, client-go retries up to ten times, and returns
+// nothing meanwhile. It may retry once, if the time isn't too long; the next refusal in a row is an error.
+type authorized struct {
+	access *kubeconfig.Access
+	next   http.RoundTripper
 	// timeout is how long an answer may take.
 	timeout time.Duration
 	// refusals in a row.
 	refusals atomic.Int32
 }
 
-// RoundTrip sends the request.
-func (l *retryLimiter) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := l.next.RoundTrip(request)
+// RoundTrip sends the request with credentials.
+func (a *authorized) RoundTrip(request *http.Request) (*http.Response, error) {
+	request = request.Clone(request.Context())
+	a.access.Authorize(request.Header)
+	response, err := a.next.RoundTrip(request)
 	if err != nil {
 		return nil, err
 	}
+	response.Body = http.MaxBytesReader(nil, response.Body, maxAnswerBytes)
 	if response.StatusCode != http.StatusTooManyRequests && response.StatusCode < http.StatusInternalServerError {
-		l.refusals.Store(0)
+		a.refusals.Store(0)
 		return response, nil
 	}
 	seconds, _ := strconv.Atoi(response.Header.Get("Retry-After"))
-	if l.refusals.Add(1) > 1 || time.Duration(seconds)*time.Second >= l.timeout {
+	if a.refusals.Add(1) > 1 || time.Duration(seconds)*time.Second >= a.timeout {
 		response.Header.Del("Retry-After")
 	}
 	return response, nil
-}
-
-// authorized adds the kubeconfig's credentials.
-type authorized struct {
-	access *kubeconfig.Access
-	next   http.RoundTripper
-}
-
-// RoundTrip sends the request with credentials.
-func (a authorized) RoundTrip(request *http.Request) (*http.Response, error) {
-	request = request.Clone(request.Context())
-	a.access.Authorize(request.Header)
-	return a.next.RoundTrip(request)
 }

@@ -217,9 +217,9 @@ func (h *WatchHealth) answered(err error, fresh bool) {
 // stableError is an error without the URL, whose timeout parameter differs each time, and without the local port of the connection: it is a
 // condition's message, which would be written again at each retry.
 func stableError(err error) error {
-	var asked *url.Error
-	if errors.As(err, &asked) {
-		err = asked.Err
+	var request *url.Error
+	if errors.As(err, &request) {
+		err = request.Err
 	}
 	var lost *net.OpError
 	if errors.As(err, &lost) && lost.Source != nil {

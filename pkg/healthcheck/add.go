@@ -20,12 +20,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/resourcestack/autohealer/internal/retry"
@@ -37,9 +39,6 @@ import (
 // checks of a shoot get, list and watch of the Secret with its kubeconfig, by name.
 func (r *Registration) AddToManager(mgr manager.Manager) error {
 	if err := r.validate(); err != nil {
-		return fmt.Errorf("health checks of %s: %w", r.kind.Kind, err)
-	}
-	if err := registerMetrics(); err != nil {
 		return fmt.Errorf("health checks of %s: %w", r.kind.Kind, err)
 	}
 	seed, live, err := r.seedClients(mgr)
@@ -59,7 +58,6 @@ func (r *Registration) AddToManager(mgr manager.Manager) error {
 	}
 	reconciler.writer.breaker = &breaker{
 		listTargets: reconciler.targets, checked: reconciler.checked, checks: r.checks, clock: r.clock,
-		gauge: breakerOpen.WithLabelValues(r.controllerName(), r.kind.Kind, r.extension),
 	}
 	name := r.controllerName()
 	paced := retry.New(reconciler, anyFailure)
@@ -71,6 +69,11 @@ func (r *Registration) AddToManager(mgr manager.Manager) error {
 		return fmt.Errorf("add the controller %s: %w", name, err)
 	}
 	reconciler.runner.refs = newRefs(mgr, c)
+	open := reconciler.writer.breaker.gauge(prometheus.Labels{"controller": name, "kind": r.kind.Kind, "extension": r.extension})
+	metrics.Registry.Unregister(open) // that of an earlier manager of this process
+	if err := metrics.Registry.Register(open); err != nil {
+		return fmt.Errorf("health checks of %s: %w", r.kind.Kind, err)
+	}
 	return nil
 }
 
@@ -79,8 +82,8 @@ func anyFailure(error) bool { return true }
 
 // controllerName tells registrations apart by what they take, in logs and metrics. A second one that takes the same isn't added.
 func (r *Registration) controllerName() string {
-	parts := append([]string{"healthcheck", r.kind.GroupKind().String(), r.extension}, r.classes...)
-	return strings.ToLower(strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "-"))
+	names := append([]string{"healthcheck", r.kind.GroupKind().String(), r.extension}, r.classes...)
+	return strings.ToLower(strings.Join(slices.DeleteFunc(names, func(name string) bool { return name == "" }), "-"))
 }
 
 func (r *Registration) selectsObject(o client.Object) bool {

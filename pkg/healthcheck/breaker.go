@@ -2,11 +2,11 @@ package healthcheck
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/resourcestack/autohealer/internal/domain/health"
@@ -47,29 +46,20 @@ type breaker struct {
 	checked func(ctx context.Context, target types.NamespacedName) bool
 	checks  []check
 	clock   clock.PassiveClock
-	// gauge is 1 while it is open.
-	gauge prometheus.Gauge
-
-	state health.Breaker
+	state   health.Breaker
+	// logged is the id of the last opening that the log tells of: many come upon one.
+	logged atomic.Value
 
 	restoring sync.Mutex
 	restored  bool // needs restoring
-	// transition is held while it opens or closes and that is told: else the gauge could report what was before, and one opening is logged
-	// by all who come upon it. What counts holds it only after it counted.
-	transition sync.Mutex
 }
 
 // allowFalse says whether a condition of the target may turn False now that is in doubt or isn't.
 func (b *breaker) allowFalse(ctx context.Context, target types.NamespacedName, conditionType string, doubted bool) bool {
 	now := b.clock.Now()
 	targets := b.state.TargetCount(0, recountPeriod, func() int { return b.count(ctx) }, now) // what a program registers stays
-	b.transition.Lock()
-	defer b.transition.Unlock()
-	before := b.open()
 	may := b.state.AllowFalse(target.String(), conditionType, doubted, targets, now)
-	is, open := b.state.Opening()
-	b.setGauge(open)
-	if open && !before {
+	if is, open := b.state.Opening(); open && b.logged.Swap(is.ID) != is.ID {
 		log.FromContext(ctx).Info("Too many targets turned False together: what would turn False is Unknown until all of that is True again, or one of them has the annotation",
 			"turnedFalse", is.Turned, "targets", is.Targets, "annotation", BreakerResetAnnotation+"="+is.ID)
 	}
@@ -93,7 +83,7 @@ func (b *breaker) restoreOnce(ctx context.Context) {
 	}
 	all, err := b.listTargets(ctx)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Targets couldn't be read, to tell whether too many had turned False together")
+		log.FromContext(ctx).Error(err, "Targets couldn't be read; the breaker that an earlier program left open isn't known")
 		return
 	}
 	b.restore(ctx, all)
@@ -114,8 +104,7 @@ func (b *breaker) restore(ctx context.Context, all []*unstructured.Unstructured)
 	if last == "" {
 		return
 	}
-	b.transition.Lock()
-	defer b.transition.Unlock()
+	b.logged.Store(last)
 	b.state.Restore(&limit.Opening{ID: last})
 	for _, target := range doubtful {
 		for _, conditionType := range b.doubted(target) {
@@ -123,7 +112,6 @@ func (b *breaker) restore(ctx context.Context, all []*unstructured.Unstructured)
 		}
 	}
 	closed := slices.Contains(resets, last) && b.state.Reset(last, b.clock.Now())
-	b.setGauge(!closed)
 	log.FromContext(ctx).Info("Too many targets had turned False together before this program began", "annotation", BreakerResetAnnotation+"="+last, "reset", closed)
 }
 
@@ -154,10 +142,7 @@ func (b *breaker) resetHint() string {
 // checkReset closes the breaker when the target has its reset.
 func (b *breaker) checkReset(ctx context.Context, target *unstructured.Unstructured) {
 	b.restoreOnce(ctx)
-	b.transition.Lock()
-	defer b.transition.Unlock()
 	if id := target.GetAnnotations()[BreakerResetAnnotation]; b.state.Reset(id, b.clock.Now()) {
-		b.setGauge(false)
 		log.FromContext(ctx).Info("The breaker was reset: the targets that it held at Unknown may turn False", "annotation", BreakerResetAnnotation+"="+id)
 	}
 }
@@ -179,19 +164,8 @@ func (b *breaker) forget(ctx context.Context, target types.NamespacedName) {
 }
 
 func (b *breaker) closeIfClear(ctx context.Context) {
-	b.transition.Lock()
-	defer b.transition.Unlock()
 	if b.state.CloseIfClear() {
-		b.setGauge(false)
 		log.FromContext(ctx).Info("The breaker closed: it holds no target at Unknown any more")
-	}
-}
-
-func (b *breaker) setGauge(open bool) {
-	if open {
-		b.gauge.Set(1)
-	} else {
-		b.gauge.Set(0)
 	}
 }
 
@@ -235,16 +209,16 @@ func (r *reconciler) checked(ctx context.Context, key types.NamespacedName) bool
 	return !refused && (r.suspended == nil || !r.suspended(target))
 }
 
-var breakerOpen = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-	Name: "autohealer_healthcheck_breaker_open",
-	Help: "1 while what turns False isn't believed, because too many targets of a registration did together, and some of that is in doubt and wasn't reset.",
-}, []string{"controller", "kind", "extension"})
-
-// registerMetrics adds the metrics to the manager's registry; all registrations of a program share them.
-func registerMetrics() error {
-	err := metrics.Registry.Register(breakerOpen)
-	if _, again := errors.AsType[prometheus.AlreadyRegisteredError](err); again {
-		return nil
-	}
-	return err
+// gauge is 1 while it is open.
+func (b *breaker) gauge(labels prometheus.Labels) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name:        "autohealer_healthcheck_breaker_open",
+		Help:        "1 while conditions that turn False are held at Unknown, because those of too many targets of a registration did together.",
+		ConstLabels: labels,
+	}, func() float64 {
+		if b.open() {
+			return 1
+		}
+		return 0
+	})
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -47,7 +46,6 @@ func judging(all []*unstructured.Unstructured) (*breaker, func(target *unstructu
 		listTargets: func(context.Context) ([]*unstructured.Unstructured, error) { return all, nil },
 		checked:     func(context.Context, types.NamespacedName) bool { return true },
 		checks:      []check{{conditionType: "X"}}, clock: testingclock.NewFakePassiveClock(dawn),
-		gauge: prometheus.NewGauge(prometheus.GaugeOpts{Name: "open"}),
 	}
 	return b, func(target *unstructured.Unstructured) health.Condition {
 		b.checkReset(context.Background(), target)
@@ -71,10 +69,10 @@ func judging(all []*unstructured.Unstructured) (*breaker, func(target *unstructu
 	}
 }
 
-func valueOf(t *testing.T, gauge prometheus.Gauge) float64 {
+func valueOf(t *testing.T, b *breaker) float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(gauge)
+	registry.MustRegister(b.gauge(nil))
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +85,7 @@ func TestManyTargetsThatTurnFalseTogetherAreNotBelieved(t *testing.T) {
 	b, judge := judging(all)
 	for i, target := range all {
 		c := judge(target)
-		if told := valueOf(t, b.gauge); (told == 1) != (i >= 2) {
+		if told := valueOf(t, b); (told == 1) != (i >= 2) {
 			t.Errorf("after the %dth the metric is %v", i+1, told)
 		}
 		if i < 2 && c.Status != health.False {
@@ -100,8 +98,8 @@ func TestManyTargetsThatTurnFalseTogetherAreNotBelieved(t *testing.T) {
 	}
 
 	b, judge = judging(all) // the program starts anew
-	if c := judge(all[9]); c.Status != "" || valueOf(t, b.gauge) != 1 {
-		t.Errorf("after a restart it becomes %s: %s; metric %v", c.Status, c.Message, valueOf(t, b.gauge))
+	if c := judge(all[9]); c.Status != "" || valueOf(t, b) != 1 {
+		t.Errorf("after a restart it becomes %s: %s; metric %v", c.Status, c.Message, valueOf(t, b))
 	}
 	all[5].SetAnnotations(map[string]string{"autohealer.resourcestack.com/reset-breaker": "20261121t060000z"})
 	if c := judge(all[5]); c.Status != "" {
@@ -116,7 +114,7 @@ func TestManyTargetsThatTurnFalseTogetherAreNotBelieved(t *testing.T) {
 			t.Errorf("after the reset %s is %s: %s", target.GetName(), c.Status, c.Message)
 		}
 	}
-	if told := valueOf(t, b.gauge); told != 0 {
+	if told := valueOf(t, b); told != 0 {
 		t.Errorf("after the reset the metric is %v", told)
 	}
 }
@@ -291,54 +289,6 @@ func TestAWriteThatFailsLeavesOtherConditionsCounted(t *testing.T) {
 	}
 }
 
-// slowGauge shows something only after what was called for then.
-type slowGauge struct {
-	prometheus.Gauge
-
-	before func(value float64)
-}
-
-func (g slowGauge) Set(value float64) {
-	g.before(value)
-	g.Gauge.Set(value)
-}
-
-func TestABreakerThatIsResetAsItOpensIsShownClosed(t *testing.T) {
-	all := failing(t, 3)
-	b, judge := judging(all)
-	reset, shown := make(chan struct{}), b.gauge
-	var once sync.Once
-	b.gauge = slowGauge{shown, func(value float64) {
-		is, open := b.state.Opening()
-		if value != 1 || !open {
-			return
-		}
-		once.Do(func() {
-			another := failing(t, 1)[0]
-			another.SetAnnotations(map[string]string{BreakerResetAnnotation: is.ID})
-			go func() {
-				b.checkReset(context.Background(), another)
-				close(reset)
-			}()
-			select {
-			case <-reset:
-			case <-time.After(50 * time.Millisecond): // it waits
-			}
-		})
-	}}
-	for _, target := range all {
-		judge(target)
-	}
-	select {
-	case <-reset:
-	case <-time.After(5 * time.Second):
-		t.Fatal("it never opened")
-	}
-	if value := valueOf(t, shown); b.open() || value != 0 {
-		t.Errorf("open %t, and the metric is %v", b.open(), value)
-	}
-}
-
 func TestTheBreakerClosesOnceNothingIsInDoubt(t *testing.T) {
 	all := failing(t, 10)
 	_, judge := judging(all)
@@ -353,12 +303,12 @@ func TestTheBreakerClosesOnceNothingIsInDoubt(t *testing.T) {
 	}
 	for i, target := range all[2:9] {
 		well(target.GetName())
-		if !b.open() || valueOf(t, b.gauge) != 1 {
+		if !b.open() || valueOf(t, b) != 1 {
 			t.Fatalf("it is closed after the %dth of 8", i+1)
 		}
 	}
 	b.forget(t.Context(), types.NamespacedName{Name: "t9"})
-	if told := valueOf(t, b.gauge); b.open() || told != 0 {
+	if told := valueOf(t, b); b.open() || told != 0 {
 		t.Errorf("once nothing is in doubt it is open: %t, and the metric is %v", b.open(), told)
 	}
 }

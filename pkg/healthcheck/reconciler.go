@@ -159,11 +159,11 @@ func (r *reconciler) evaluate(ctx context.Context, target *unstructured.Unstruct
 
 // logDelegated tells, when that changes, which condition types a HealthCheckRegistration decides on the target: they are left alone.
 func (r *reconciler) logDelegated(ctx context.Context, target *unstructured.Unstructured) {
-	left := slices.DeleteFunc(health.Owned(target), func(owned string) bool {
+	delegated := slices.DeleteFunc(health.Owned(target), func(owned string) bool {
 		return !slices.ContainsFunc(r.checks, func(c check) bool { return c.conditionType == owned })
 	})
-	key, are := client.ObjectKeyFromObject(target), strings.Join(left, ",")
-	for _, conditionType := range left {
+	key, are := client.ObjectKeyFromObject(target), strings.Join(delegated, ",")
+	for _, conditionType := range delegated {
 		r.writer.breaker.state.Release(key.String(), conditionType)
 	}
 	if are == "" {

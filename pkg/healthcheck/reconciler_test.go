@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -53,7 +52,7 @@ func reconcilerOf(registration *Registration, funcs interceptor.Funcs) (*reconci
 		writer: &writer{client: stored, live: stored, shape: health.Gardener, clock: registration.clock},
 	}
 	r.writer.breaker = &breaker{
-		listTargets: r.targets, checked: r.checked, checks: r.checks, clock: r.clock, gauge: prometheus.NewGauge(prometheus.GaugeOpts{Name: "open"}),
+		listTargets: r.targets, checked: r.checked, checks: r.checks, clock: r.clock,
 	}
 	return r, stored
 }
@@ -103,8 +102,8 @@ func TestReferencesThatFailCostTheirOwnConditionOnly(t *testing.T) {
 			var none *seedObject
 			return none.Refs(ofG.NamespacedName)
 		}), "refs: the check panicked"},
-		"no object":        {referringTo(func(types.NamespacedName) []client.Object { return []client.Object{nil} }), "refs: tell the kind of what a check refers to"},
-		"an unknown type":  {referringTo(func(types.NamespacedName) []client.Object { return []client.Object{&corev1.Secret{}} }), "refs: tell the kind of what a check refers to"},
+		"no object":        {referringTo(func(types.NamespacedName) []client.Object { return []client.Object{nil} }), "refs: find the kind of what a check refers to"},
+		"an unknown type":  {referringTo(func(types.NamespacedName) []client.Object { return []client.Object{&corev1.Secret{}} }), "refs: find the kind of what a check refers to"},
 		"they never come":  {referringTo(func(types.NamespacedName) []client.Object { <-release; return nil }), "refs: the check gave no result within 10s"},
 		"no constructor":   {func() HealthCheck { panic("no") }, "refs: the check panicked"},
 		"it never returns": {func() HealthCheck { <-release; return nil }, "refs: the check gave no result within 10s"},

@@ -132,8 +132,8 @@ func (w *watchRights) may(ctx context.Context, what authorizationv1.ResourceAttr
 	r := w.right(what)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if now := w.clock.Now(); r.askedAt.IsZero() || now.Sub(r.askedAt) >= rightsTTL {
-		r.askedAt = now
+	if now := w.clock.Now(); r.requestedAt.IsZero() || now.Sub(r.requestedAt) >= rightsTTL {
+		r.requestedAt = now
 		status, err := w.ask(ctx, what)
 		if err == nil && !status.Allowed && !status.Denied && status.EvaluationError != "" {
 			err = errors.New(status.EvaluationError)
@@ -149,7 +149,7 @@ func (w *watchRights) may(ctx context.Context, what authorizationv1.ResourceAttr
 	case r.missing:
 		return r.had, fmt.Errorf("there is no right to %s %s", what.Verb, name)
 	case !r.regainedAt.IsZero() && w.clock.Since(r.regainedAt) < rereadTime:
-		return r.had, fmt.Errorf("there was no right to %s %s, and they are read anew", what.Verb, name)
+		return r.had, fmt.Errorf("there was no right to %s %s, and they are being read again", what.Verb, name)
 	}
 	return r.had, nil
 }
@@ -169,8 +169,8 @@ func (w *watchRights) right(what authorizationv1.ResourceAttributes) *right {
 
 // right to watch or list something.
 type right struct {
-	mu      sync.Mutex
-	askedAt time.Time // needs mu, as all below
+	mu          sync.Mutex
+	requestedAt time.Time // needs mu, as all below
 	// missing, and had before.
 	missing, had bool
 	// regainedAt since it was missing; zero when it never was.

@@ -210,7 +210,7 @@ func (r *refs) follow(by checkOf, objects []client.Object) error {
 	for _, o := range objects {
 		kind, err := apiutil.GVKForObject(o, r.scheme)
 		if err != nil {
-			return fmt.Errorf("tell the kind of what a check refers to: %w", err)
+			return fmt.Errorf("find the kind of what a check refers to: %w", err)
 		}
 		if err := r.watchKind(kind); err != nil {
 			return err

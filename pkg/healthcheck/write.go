@@ -155,12 +155,12 @@ func (w *writer) apply(ctx context.Context, target *unstructured.Unstructured, s
 		}
 		logChange(ctx, step)
 		key, found := client.ObjectKeyFromObject(target).String(), health.Find(target, step.Condition.Type)
-		left := step.Result()
-		if left != nil && !w.keepsCodes() {
-			left.Codes = nil // as the API server has it
+		stored := step.Result()
+		if stored != nil && !w.keepsCodes() {
+			stored.Codes = nil // as the API server has it
 		}
-		if w.conflicts.RecordWrite(key, target.GetUID(), step.Condition.Type, found, left, w.clock.Now()) {
-			log.FromContext(ctx).Info("Condition put right that somebody else writes, too; --show-managed-fields tells by whom", "conditionType", step.Condition.Type)
+		if w.conflicts.RecordWrite(key, target.GetUID(), step.Condition.Type, found, stored, w.clock.Now()) {
+			log.FromContext(ctx).Info("Condition is corrected that somebody else writes, too; kubectl get -o yaml --show-managed-fields names the writer", "conditionType", step.Condition.Type)
 		}
 		target = after
 	}

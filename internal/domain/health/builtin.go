@@ -7,32 +7,38 @@ import (
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// checkFunc is a check of one kind. threshold is its progressing time-out.
-type checkFunc func(object *unstructured.Unstructured, threshold time.Duration, now time.Time) (Result, error)
+// checked is an object under check. timeout is for how long Progressing is trusted.
+type checked struct {
+	*unstructured.Unstructured
+	timeout time.Duration
+	now     time.Time
+}
+
+// kindCheck is the check of a kind.
+type kindCheck struct {
+	// observes: the status tells the generation of the spec that the kind's controller has seen, which has to be the latest.
+	observes bool
+	check    func(o checked) (Result, error)
+}
 
 // builtin are the kinds that come with a check, in any version.
-var builtin = map[schema.GroupKind]checkFunc{
-	{Group: "apps", Kind: "Deployment"}:  typed(Deployment),
-	{Group: "apps", Kind: "StatefulSet"}: typed(StatefulSet),
-	{Group: "apps", Kind: "ReplicaSet"}:  typed(ReplicaSet),
-	{Group: "apps", Kind: "DaemonSet"}:   typed(DaemonSet),
-	{Group: "batch", Kind: "Job"}:        typed(Job),
-	{Kind: "Pod"}:                        typed(Pod),
-	{Kind: "PersistentVolumeClaim"}:      typed(PersistentVolumeClaim),
-	{Kind: "Service"}:                    typed(Service),
-	{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}: func(o *unstructured.Unstructured, _ time.Duration, _ time.Time) (Result, error) {
-		return CustomResourceDefinition(o), nil
-	},
-	{Group: "resources.gardener.cloud", Kind: "ManagedResource"}: func(o *unstructured.Unstructured, threshold time.Duration, now time.Time) (Result, error) {
-		return ManagedResource(o, threshold, now), nil
-	},
+var builtin = map[schema.GroupKind]kindCheck{
+	{Group: "apps", Kind: "Deployment"}:                               {true, typed(deploymentCheck)},
+	{Group: "apps", Kind: "StatefulSet"}:                              {true, typed(statefulSetCheck)},
+	{Group: "apps", Kind: "ReplicaSet"}:                               {true, typed(replicaSetCheck)},
+	{Group: "apps", Kind: "DaemonSet"}:                                {true, typed(daemonSetCheck)},
+	{Group: "batch", Kind: "Job"}:                                     {false, untyped(jobCheck)},
+	{Kind: "Pod"}:                                                     {false, typed(podCheck)},
+	{Kind: "PersistentVolumeClaim"}:                                   {false, untyped(claimCheck)},
+	{Kind: "Service"}:                                                 {false, untyped(serviceCheck)},
+	{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}: {false, untyped(definitionCheck)},
+	{Group: "resources.gardener.cloud", Kind: "ManagedResource"}:      {true, untyped(managedResourceCheck)},
 }
 
 // FieldsRead are the fields beside metadata that these checks and kstatus read: no others are kept of what is only looked at by them.
@@ -41,33 +47,40 @@ var FieldsRead = []string{
 	"spec.progressDeadlineSeconds", "spec.paused",
 }
 
-func typed[T appsv1.Deployment | appsv1.StatefulSet | appsv1.ReplicaSet | appsv1.DaemonSet | batchv1.Job | corev1.Pod | corev1.PersistentVolumeClaim | corev1.Service](check func(*T) Result) checkFunc {
-	return func(object *unstructured.Unstructured, _ time.Duration, _ time.Time) (Result, error) {
+func typed[T appsv1.Deployment | appsv1.StatefulSet | appsv1.ReplicaSet | appsv1.DaemonSet | corev1.Pod](check func(*T, checked) Result) func(checked) (Result, error) {
+	return func(o checked) (Result, error) {
 		into := new(T)
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into); err != nil {
-			return Result{}, fmt.Errorf("read %s %s: %w", object.GetKind(), object.GetName(), err)
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, into); err != nil {
+			return Result{}, fmt.Errorf("read %s %s: %w", o.GetKind(), o.GetName(), err)
 		}
-		return check(into), nil
+		return check(into, o), nil
 	}
 }
 
+func untyped(check func(checked) Result) func(checked) (Result, error) {
+	return func(o checked) (Result, error) { return check(o), nil }
+}
+
 // HasBuiltin says whether a check for the kind comes with Autohealer.
-func HasBuiltin(kind schema.GroupKind) bool { return builtin[kind] != nil }
+func HasBuiltin(kind schema.GroupKind) bool { return builtin[kind].check != nil }
 
 // Builtin judges an object by the check that comes for its kind. timeout is how long Progressing is trusted, and how long an object is
 // new: it may start until then. One that is being deleted is Progressing.
 func Builtin(object *unstructured.Unstructured, timeout time.Duration, now time.Time) Result {
 	kind := object.GroupVersionKind().GroupKind()
-	check := builtin[kind]
-	if check == nil {
+	if !HasBuiltin(kind) {
 		return unknown("there is no built-in check for " + kind.String())
 	}
 	if object.GetDeletionTimestamp() != nil {
 		return withObjectName(progressing(kind.Kind+" is being deleted"), object, timeout)
 	}
-	r, err := check(object, timeout, now)
+	o := checked{object, timeout, now}
+	r, err := builtin[kind].check(o)
 	if err != nil {
 		return Error(err)
+	}
+	if builtin[kind].observes {
+		r = firstOf(o.observed(), r)
 	}
 	if r.OnlyAtStart && r.Status == False && now.Sub(object.GetCreationTimestamp().Time) < timeout {
 		r.Status = Progressing
@@ -124,61 +137,109 @@ func StatusIsConclusive(object *unstructured.Unstructured) bool {
 	return slices.ContainsFunc(ConditionTypes(object), func(t string) bool { return t == "Ready" || t == "Reconciling" || t == "Stalled" })
 }
 
-// PersistentVolumeClaim is healthy when it is Bound; Pending is Progressing.
-func PersistentVolumeClaim(c *corev1.PersistentVolumeClaim) Result {
-	switch c.Status.Phase {
-	case corev1.ClaimBound:
+// jobCheck: a Job is healthy unless it has failed.
+func jobCheck(o checked) Result { return o.requireNot("Failed", "failed") }
+
+// claimCheck: a PersistentVolumeClaim is healthy when it is Bound; Pending is Progressing.
+func claimCheck(o checked) Result {
+	switch phase, _, _ := unstructured.NestedString(o.Object, "status", "phase"); phase {
+	case string(corev1.ClaimBound):
 		return healthy()
-	case corev1.ClaimLost:
+	case string(corev1.ClaimLost):
 		return unhealthy("PersistentVolumeClaim has lost its volume")
 	}
 	return progressing("PersistentVolumeClaim isn't bound yet")
 }
 
-// Service is healthy when it has an address or needs none. One of type LoadBalancer without one is Progressing.
-func Service(s *corev1.Service) Result {
-	if s.Spec.Type == corev1.ServiceTypeLoadBalancer && len(s.Status.LoadBalancer.Ingress) == 0 {
+// serviceCheck: a Service is healthy when it has an address or needs none. One of type LoadBalancer without one is Progressing.
+func serviceCheck(o checked) Result {
+	kind, _, _ := unstructured.NestedString(o.Object, "spec", "type")
+	addresses, _, _ := unstructured.NestedSlice(o.Object, "status", "loadBalancer", "ingress")
+	if kind == string(corev1.ServiceTypeLoadBalancer) && len(addresses) == 0 {
 		return progressing("Service of type LoadBalancer has no address")
 	}
 	return healthy()
 }
 
-// CustomResourceDefinition is healthy when it got its names and is served.
-func CustomResourceDefinition(definition *unstructured.Unstructured) Result {
-	const kind = "CustomResourceDefinition"
-	names, established := conditionStateOf(definition, "NamesAccepted"), conditionStateOf(definition, "Established")
-	return firstOf(requireTrue(kind, "NamesAccepted", names), requireTrue(kind, "Established", established).atStart())
+// definitionCheck: a CustomResourceDefinition is healthy when it got its names and is served.
+func definitionCheck(o checked) Result {
+	return firstOf(o.require("NamesAccepted"), o.require("Established").atStart())
 }
 
-// ManagedResource (of Gardener's resource manager) is healthy when its controller has seen the spec, ResourcesApplied and
-// ResourcesHealthy are True, and ResourcesProgressing isn't True for as long as threshold; zero doesn't ask for that.
-func ManagedResource(resource *unstructured.Unstructured, threshold time.Duration, now time.Time) Result {
-	const kind = "ManagedResource"
-	healthy := requireTrue(kind, "ResourcesHealthy", conditionStateOf(resource, "ResourcesHealthy"))
-	if c := conditionStateOf(resource, "ResourcesHealthy"); c != nil && c.reason == "HealthChecksPending" { // Unknown, after each change
+// managedResourceCheck: a ManagedResource (of Gardener's resource manager) is healthy when ResourcesApplied and ResourcesHealthy are True, and
+// ResourcesProgressing isn't True for as long as the timeout; zero doesn't ask for that.
+func managedResourceCheck(o checked) Result {
+	healthy := o.require("ResourcesHealthy")
+	if o.condition("ResourcesHealthy").reason == "HealthChecksPending" { // Unknown, after each change
 		healthy.Status = Progressing
 	}
-	observed, _, _ := unstructured.NestedInt64(resource.Object, "status", "observedGeneration")
-	r := firstOf(
-		seen(kind, resource.GetGeneration(), observed),
-		requireTrue(kind, "ResourcesApplied", conditionStateOf(resource, "ResourcesApplied")),
-		healthy.atStart(),
-	)
-	if r.Status != True || threshold <= 0 {
+	r := firstOf(o.require("ResourcesApplied"), healthy.atStart())
+	if r.Status != True || o.timeout <= 0 {
 		return r
 	}
-	c := Find(resource, "ResourcesProgressing")
-	if c == nil || c.Status != True || now.Before(c.LastTransition.Add(threshold)) {
+	c := Find(o.Unstructured, "ResourcesProgressing")
+	if c == nil || c.Status != True || o.now.Before(c.LastTransition.Add(o.timeout)) {
 		return r
 	}
 	return unhealthy(fmt.Sprintf("resources of ManagedResource progress since %s, longer than %s (%s): %s",
-		c.LastTransition.UTC().Format(time.RFC3339), threshold, c.Reason, c.Message))
+		c.LastTransition.UTC().Format(time.RFC3339), o.timeout, c.Reason, c.Message))
 }
 
-func conditionStateOf(object *unstructured.Unstructured, conditionType string) *conditionState {
-	_, entry := find(object, conditionType)
-	if entry == nil {
-		return nil
+// conditionState is a condition of an object under check; its status is "" where there is none.
+type conditionState struct{ status, reason, message string }
+
+func (o checked) condition(conditionType string) conditionState {
+	_, entry := find(o.Unstructured, conditionType)
+	return conditionState{stringField(entry, "status"), stringField(entry, "reason"), stringField(entry, "message")}
+}
+
+// require asks that a condition is True. Missing means not yet; Gardener's own may themselves be Progressing.
+func (o checked) require(conditionType string) Result {
+	c := o.condition(conditionType)
+	detail := fmt.Sprintf("condition %s of %s is %s", conditionType, o.GetKind(), c.status)
+	if c.reason != "" {
+		detail += " (" + c.reason + ")"
 	}
-	return &conditionState{stringField(entry, "status"), stringField(entry, "reason"), stringField(entry, "message")}
+	if c.message != "" {
+		detail += ": " + c.message
+	}
+	switch Status(c.status) {
+	case "":
+		return progressing(fmt.Sprintf("%s has no condition %s yet", o.GetKind(), conditionType))
+	case True:
+		return healthy()
+	case Unknown:
+		return unknown(detail)
+	case Progressing:
+		return progressing(detail)
+	}
+	return unhealthy(detail)
+}
+
+// requireNot asks that a condition isn't True; the detail says what is wrong then.
+func (o checked) requireNot(conditionType, detail string) Result {
+	c := o.condition(conditionType)
+	if c.status != string(True) {
+		return healthy()
+	}
+	return unhealthy(fmt.Sprintf("%s %s (%s): %s", o.GetKind(), detail, c.reason, c.message))
+}
+
+// observed asks that the object's controller has seen its latest spec; before, its status is about an older one.
+func (o checked) observed() Result {
+	observed, _, _ := unstructured.NestedInt64(o.Object, "status", "observedGeneration")
+	if observed >= o.GetGeneration() {
+		return healthy()
+	}
+	return progressing(fmt.Sprintf("%s was changed, and its status is of generation %d instead of %d", o.GetKind(), observed, o.GetGeneration()))
+}
+
+// firstOf gives the first result that isn't True, or the last: one that is True may have a note.
+func firstOf(results ...Result) Result {
+	for _, r := range results {
+		if r.Status != True {
+			return r
+		}
+	}
+	return results[len(results)-1]
 }

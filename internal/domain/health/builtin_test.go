@@ -236,7 +236,7 @@ func TestByStatusOfWhatIsKept(t *testing.T) {
 
 func TestManagedResourceWithoutThreshold(t *testing.T) {
 	o := object(t, managed+conditions("observedGeneration: 2, ", applied, fine, "{type: ResourcesProgressing, status: 'True', lastTransitionTime: '2026-01-01T00:00:00Z'}"))
-	if r := health.ManagedResource(o, 0, start); r.Status != "True" {
+	if r := health.Builtin(o, 0, start); r.Status != "True" {
 		t.Errorf("%+v", r)
 	}
 }

@@ -3,7 +3,6 @@ package health
 import (
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -36,21 +35,9 @@ type Condition struct {
 	ObservedGeneration int64
 }
 
-// Next is the condition that follows from a verdict, and whether it has to be written: previous is the one on the target,
-// nil for none.
-func Next(previous *Condition, conditionType string, v Verdict, shape Shape, generation int64, now time.Time) (next Condition, changed bool) {
-	next = Condition{
-		Type: conditionType, Status: v.Status, Reason: v.Reason, Message: v.History.messagePrefix(v.Status) + v.Message,
-		LastTransition: now, LastUpdate: now,
-	}
-	if shape == Conditions {
-		next.ObservedGeneration = generation
-		if v.Status == Progressing {
-			next.Status = Unknown
-		}
-	} else {
-		next.Codes = v.Codes
-	}
+// Next is the condition that follows from a verdict, and whether it has to be written: previous is the one on the target, nil for none.
+func Next(previous *Condition, conditionType string, v Verdict, layout Layout, generation int64, now time.Time) (next Condition, changed bool) {
+	next = newCondition(conditionType, v, layout, generation, now)
 	if previous == nil {
 		return next, true
 	}
@@ -58,12 +45,33 @@ func Next(previous *Condition, conditionType string, v Verdict, shape Shape, gen
 		next.LastTransition = previous.LastTransition
 	}
 	same := previous.sameContent(&next)
-	if same && !previous.LastUpdate.IsZero() {
+	if same && !previous.LastUpdate.IsZero() && !next.LastUpdate.IsZero() {
 		next.LastUpdate = previous.LastUpdate
 	}
 	// A schema without the field prunes it: then a condition without one would be written again and again.
 	seen := previous.ObservedGeneration == 0 || previous.ObservedGeneration == next.ObservedGeneration
 	return next, !same || !seen
+}
+
+// newCondition has what the layout supports.
+func newCondition(conditionType string, v Verdict, layout Layout, generation int64, now time.Time) Condition {
+	c := Condition{
+		Type: conditionType, Status: v.Status, Reason: v.Reason, Message: v.History.messagePrefix(v.Status) + v.Message,
+		LastTransition: now,
+	}
+	if !layout.Unsupported.LastUpdateTime {
+		c.LastUpdate = now
+	}
+	switch {
+	case layout.Shape == Conditions && !layout.Unsupported.ObservedGeneration:
+		c.ObservedGeneration = generation
+	case layout.Shape != Conditions && !layout.Unsupported.Codes:
+		c.Codes = v.Codes
+	}
+	if layout.Shape == Conditions && v.Status == Progressing {
+		c.Status = Unknown
+	}
+	return c
 }
 
 // sameContent says whether both tell the same of the target, whenever that was.
@@ -111,6 +119,11 @@ func (h History) messagePrefix(status Status) (text string) {
 	return text
 }
 
+// writtenPrefix is how messagePrefix is read: whether it is new or doubted, since when it progresses, and whether it failed.
+const writtenPrefix = `^(` + neverTrue + `|` + wasDoubted + `)?(?:` + progressingSince + `([0-9TZ:-]{20})(?:` + thenUnknown + `|` + thenMore + `)|(` + beforeUnknown + `))?`
+
+var prefixOf = regexp.MustCompile(writtenPrefix)
+
 // Past is what counts of the condition for the next verdict; of none, that it is new.
 func (c *Condition) Past() History {
 	switch {
@@ -118,26 +131,18 @@ func (c *Condition) Past() History {
 		return History{New: true}
 	case c.Status == True:
 		return History{}
-	case c.Status == False, c.Status == Unknown && strings.HasPrefix(c.Message, beforeUnknown):
+	case c.Status == False:
 		return History{Failed: true}
 	}
-	message, isNew := strings.CutPrefix(c.Message, neverTrue)
-	message, doubted := strings.CutPrefix(message, wasDoubted)
-	since, ok := readSince(message)
-	if !ok && c.Status == Progressing { // Gardener's own library wrote it, which has it there
+	prefix := prefixOf.FindStringSubmatch(c.Message)
+	if c.Status == Unknown && prefix[3] != "" {
+		return History{Failed: true}
+	}
+	since, err := time.Parse(time.RFC3339, prefix[2])
+	if err != nil && c.Status == Progressing { // Gardener's own library wrote it, which has it there
 		since = c.LastTransition
 	}
-	return History{Since: since, New: isNew, Doubted: doubted || c.InDoubt()}
-}
-
-func readSince(message string) (since time.Time, ok bool) {
-	const length = len("2006-01-02T15:04:05Z")
-	rest, ok := strings.CutPrefix(message, progressingSince)
-	if !ok || len(rest) < length {
-		return time.Time{}, false
-	}
-	since, err := time.Parse(time.RFC3339, rest[:length])
-	return since, err == nil
+	return History{Since: since, New: prefix[1] == neverTrue, Doubted: prefix[1] == wasDoubted || c.InDoubt()}
 }
 
 // asMap is the condition as JSON has it. Codes, observedGeneration and lastUpdateTime are there only when they say something.
@@ -220,9 +225,7 @@ func timeField(entry map[string]any, field string) time.Time {
 
 var writtenReasons = sets.New(ReasonSuccessful, ReasonUnsuccessful, ReasonProgressing, ReasonCheckError, ReasonInDoubt)
 
-// writtenMessage is how each message begins.
-var writtenMessage = regexp.MustCompile(`^(` + neverTrue + `|` + wasDoubted + `)?(` + progressingSince + `[0-9TZ:-]{20}(` + thenUnknown + `|` + thenMore + `)|` + beforeUnknown + `)?` +
-	`(` + inDoubtPrefix + `)?(\([0-9]+/[0-9]+\) Health checks successful(: |$)|` + noResult + `$)`)
+var writtenMessage = regexp.MustCompile(writtenPrefix + `(?:` + inDoubtPrefix + `)?(?:\([0-9]+/[0-9]+\) Health checks successful(?:: |$)|` + noResult + `$)`)
 
 // WrittenByChecks says whether the condition is of the form that health checks are written in, whoever's they are. One of another form
 // was surely written by somebody else. Of none, it is false. The status isn't part of the form: one that somebody changed by hand, to see

@@ -20,7 +20,7 @@ type story struct {
 func (s *story) at(after time.Duration, results ...health.Result) *health.Condition {
 	s.t.Helper()
 	now := s.now.Add(after)
-	next, changed := health.Next(s.current, "EveryNodeReady", health.Aggregate(results, s.current.Past(), now), s.shape, 3, now)
+	next, changed := health.Next(s.current, "EveryNodeReady", health.Aggregate(results, s.current.Past(), now), health.Layout{Shape: s.shape}, 3, now)
 	if changed {
 		s.writes++
 		s.current = &next
@@ -206,8 +206,8 @@ func TestTimesMoveWithWhatTheyAreOf(t *testing.T) {
 func TestANewGenerationIsToldWhereThereIsAFieldForIt(t *testing.T) {
 	verdict := health.Aggregate([]health.Result{ok("a")}, health.History{}, start)
 	for shape, want := range map[health.Shape]bool{"Gardener": false, "Conditions": true} {
-		first, _ := health.Next(nil, "X", verdict, shape, 3, start)
-		second, changed := health.Next(&first, "X", verdict, shape, 4, start.Add(time.Minute))
+		first, _ := health.Next(nil, "X", verdict, health.Layout{Shape: shape}, 3, start)
+		second, changed := health.Next(&first, "X", verdict, health.Layout{Shape: shape}, 4, start.Add(time.Minute))
 		if changed != want || !second.LastTransition.Equal(start) {
 			t.Errorf("%s: changed %v, transition at %s", shape, changed, second.LastTransition)
 		}

@@ -61,50 +61,6 @@ type Index[T comparable] struct {
 	mu       sync.Mutex
 	watchers map[location][]watcher[T] // needs mu
 	refs     map[T][]watchedRef        // needs mu; the reverse
-	// clusterScopedKinds are the kinds whose objects have no namespace, of those that are watched; needs mu.
-	clusterScopedKinds sets.Set[schema.GroupVersionKind]
-}
-
-// ClusterScoped takes in that the objects of a kind have no namespace, whichever a check names: news of them come without.
-func (x *Index[T]) ClusterScoped(kind schema.GroupVersionKind) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.clusterScopedKinds.Has(kind) {
-		return
-	}
-	if x.clusterScopedKinds == nil {
-		x.clusterScopedKinds = sets.New[schema.GroupVersionKind]()
-	}
-	x.clusterScopedKinds.Insert(kind)
-	for from, followers := range x.watchers {
-		if to := x.locate(from); to != from {
-			delete(x.watchers, from)
-			x.watchers[to] = append(x.watchers[to], followers...)
-		}
-	}
-	for _, watched := range x.refs {
-		for i := range watched {
-			watched[i].location = x.locate(watched[i].location)
-		}
-	}
-}
-
-// locate needs x.mu.
-func (x *Index[T]) locate(p location) location {
-	if x.clusterScopedKinds.Has(p.kind.Value()) {
-		p.key.Namespace = ""
-	}
-	return p
-}
-
-// Resolve is where the objects of a ref are: those of a cluster-scoped kind aren't in the namespace of who looks at them.
-func (x *Index[T]) Resolve(ref Ref) Ref {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.clusterScopedKinds.Has(ref.Kind) {
-		ref.Namespace = ""
-	}
-	return ref
 }
 
 // SetRefs replaces what somebody looks at.
@@ -118,9 +74,6 @@ func (x *Index[T]) SetRefs(who T, refs []Ref) {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for i := range watched {
-		watched[i].location = x.locate(watched[i].location)
-	}
 	if slices.EqualFunc(watched, x.refs[who], watchedRef.same) {
 		return
 	}

@@ -63,32 +63,3 @@ func TestWhoIsAffected(t *testing.T) {
 		t.Errorf("left behind: %v, %v", x.watchers, x.refs)
 	}
 }
-
-func TestObjectsWithoutNamespaceAreFoundFromAnyNamespace(t *testing.T) {
-	definition := schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
-	target := func(name string) types.NamespacedName {
-		return types.NamespacedName{Namespace: "a", Name: name}
-	}
-	byName := []Ref{{Kind: definition, Namespace: "a", Name: "d"}}
-	bySelector := []Ref{{Kind: definition, Namespace: "a", Selector: labels.SelectorFromSet(labels.Set{"app": "x"})}}
-	x := &Index[types.NamespacedName]{}
-	x.SetRefs(target("name-before"), byName)
-	x.SetRefs(target("labels-before"), bySelector)
-	x.ClusterScoped(definition)
-	x.SetRefs(target("name-after"), byName)
-	x.SetRefs(target("labels-after"), bySelector)
-	x.SetRefs(target("name-before"), byName) // again, as each look does
-	got := x.Affected(definition, types.NamespacedName{Name: "d"}, labels.Set{"app": "x"})
-	if len(got) != 4 {
-		t.Errorf("affected are %v", got)
-	}
-	if at := x.Resolve(byName[0]); at.Namespace != "" {
-		t.Errorf("looked for in namespace %s", at.Namespace)
-	}
-	for target := range got {
-		x.SetRefs(target, nil)
-	}
-	if len(x.watchers)+len(x.refs) != 0 {
-		t.Errorf("left behind: %v, %v", x.watchers, x.refs)
-	}
-}

@@ -28,7 +28,7 @@ func TestWhatChecksWriteIsOfTheirForm(t *testing.T) {
 			if round >= 128 && v.Status == False {
 				v = inDoubt(v, previous.Past())
 			}
-			next, _ := Next(previous, "X", v, shape, 1, at)
+			next, _ := Next(previous, "X", v, Layout{Shape: shape}, 1, at)
 			if !next.WrittenByChecks() {
 				t.Fatalf("%s: a check's own condition isn't known as one: %+v", shape, next)
 			}

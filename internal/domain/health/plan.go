@@ -104,54 +104,40 @@ func PlanTarget(in Input, now time.Time) Plan {
 }
 
 func (p *Plan) planCondition(in *Input, conditionType string, now time.Time) {
-	c := &conditionPlan{in: in, conditionType: conditionType, previous: Find(in.Target, conditionType), now: now}
-	past := c.previous.Past()
-	verdict := in.Unsupported.leaveOut(Aggregate(in.Results[conditionType], past, now))
-	if verdict.InDoubt() {
-		verdict.Message += c.resetHint()
+	layout := Layout{Shape: cmp.Or(in.Shapes[conditionType], in.Shape), Unsupported: in.Unsupported}
+	previous := Find(in.Target, conditionType)
+	past := previous.Past()
+	next := func(v Verdict) (condition Condition, writes, rewrites bool) {
+		condition, writes = Next(previous, conditionType, v, layout, in.Target.GetGeneration(), now)
+		rewrites, backsOff := p.checkConflict(in, conditionType, previous, &condition)
+		return condition, writes && !backsOff, rewrites
 	}
-	c.next(p, verdict)
+	verdict := Aggregate(in.Results[conditionType], past, now)
+	if verdict.InDoubt() {
+		verdict.Message += in.resetHint()
+	}
+	condition, writes, rewrites := next(verdict)
 	// What was False before an Unknown turns nothing: else a moment in which checks can't be made would count all that were False for long.
 	turns := verdict.Status == False && (!past.Failed || past.Doubted)
-	asked := turns && !past.New && !c.rewrites && in.AllowFalse != nil
-	held := asked && !in.AllowFalse(conditionType, past.Doubted)
+	consulted := turns && !past.New && !rewrites && in.AllowFalse != nil
+	held := consulted && !in.AllowFalse(conditionType, past.Doubted)
 	if held {
 		verdict = inDoubt(verdict, past)
-		verdict.Message += c.resetHint()
-		c.next(p, verdict)
+		verdict.Message += in.resetHint()
+		condition, writes, _ = next(verdict)
 	}
 	p.Verdicts[conditionType] = verdict
 	p.RequeueAt = Earlier(p.RequeueAt, verdict.RequeueAt)
-	if c.writes {
-		p.Steps = append(p.Steps, Step{Condition: in.Unsupported.undated(c.condition), Shape: c.shape(), Previous: c.previous.status(), Held: held, Counted: asked && !held})
+	if writes {
+		p.Steps = append(p.Steps, Step{Condition: condition, Shape: layout.Shape, Previous: previous.status(), Held: held, Counted: consulted && !held})
 	}
 }
 
-// conditionPlan is what becomes of one condition.
-type conditionPlan struct {
-	in            *Input
-	conditionType string
-	previous      *Condition
-	now           time.Time
-	// condition that follows from the verdict; writes says whether it is to be written, rewrites what CheckConflict says.
-	condition        Condition
-	writes, rewrites bool
-}
-
-func (c *conditionPlan) shape() Shape { return cmp.Or(c.in.Shapes[c.conditionType], c.in.Shape) }
-
-func (c *conditionPlan) resetHint() string {
-	if c.in.ResetHint == nil {
+func (in *Input) resetHint() string {
+	if in.ResetHint == nil {
 		return ""
 	}
-	return c.in.ResetHint()
-}
-
-func (c *conditionPlan) next(p *Plan, v Verdict) {
-	c.condition, c.writes = Next(c.previous, c.conditionType, v, c.shape(), c.in.Unsupported.generation(c.in.Target), c.now)
-	var backsOff bool
-	c.rewrites, backsOff = p.checkConflict(c.in, c.conditionType, c.previous, &c.condition)
-	c.writes = c.writes && !backsOff
+	return in.ResetHint()
 }
 
 // checkConflict asks whether somebody else wrote what is to be replaced.

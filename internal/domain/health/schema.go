@@ -2,7 +2,6 @@ package health
 
 import (
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -68,9 +67,10 @@ func layoutOfStatus(status map[string]any) Layout {
 		return layout
 	}
 	fields, _, _ := unstructured.NestedMap(items, "properties")
-	layout.Unsupported = lacksOf(fields)
+	missing := func(field string) bool { _, has := fields[field]; return !has }
+	layout.Unsupported = Unsupported{Codes: missing("codes"), ObservedGeneration: missing("observedGeneration"), LastUpdateTime: missing("lastUpdateTime")}
 	for _, field := range []string{"type", "status", "reason", "message", "lastTransitionTime"} {
-		if _, ok := fields[field]; !ok {
+		if missing(field) {
 			return Layout{Problem: "the schema of status.conditions has no " + field + ", which would be pruned"}
 		}
 	}
@@ -107,30 +107,4 @@ type Unsupported struct {
 	Codes              bool `json:"codes,omitempty"`
 	ObservedGeneration bool `json:"observedGeneration,omitempty"`
 	LastUpdateTime     bool `json:"lastUpdateTime,omitempty"`
-}
-
-func lacksOf(fields map[string]any) Unsupported {
-	lacks := func(field string) bool { _, has := fields[field]; return !has }
-	return Unsupported{Codes: lacks("codes"), ObservedGeneration: lacks("observedGeneration"), LastUpdateTime: lacks("lastUpdateTime")}
-}
-
-func (l Unsupported) leaveOut(v Verdict) Verdict {
-	if l.Codes {
-		v.Codes = nil
-	}
-	return v
-}
-
-func (l Unsupported) undated(c Condition) Condition {
-	if l.LastUpdateTime {
-		c.LastUpdate = time.Time{}
-	}
-	return c
-}
-
-func (l Unsupported) generation(of *unstructured.Unstructured) int64 {
-	if l.ObservedGeneration {
-		return 0
-	}
-	return of.GetGeneration()
 }

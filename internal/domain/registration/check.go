@@ -3,6 +3,7 @@ package registration
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/cel-go/cel"
@@ -41,26 +42,13 @@ func (r *Registration) selectsByItself(object *unstructured.Unstructured) bool {
 
 // Suspended says whether a target isn't checked now. One for which that isn't known isn't checked either.
 func (r *Registration) Suspended(target *unstructured.Unstructured) (bool, error) {
-	if r.suspended == nil {
-		return false, nil
-	}
-	suspended, err := evalAs[bool](r.suspended, target, nil)
-	if err != nil {
-		return true, fmt.Errorf("evaluate suspendWhen: %w", err)
-	}
-	return suspended, nil
+	suspended, err := evalAs(r.suspended, target, nil, false)
+	return suspended || err != nil, err
 }
 
 // Applies says whether the check is to be made of this target: one that isn't counts as successful.
 func (c *Check) Applies(target *unstructured.Unstructured) (bool, error) {
-	if c.when == nil {
-		return true, nil
-	}
-	asks, err := evalAs[bool](c.when, target, nil)
-	if err != nil {
-		return false, fmt.Errorf("evaluate when: %w", err)
-	}
-	return asks, nil
+	return evalAs(c.when, target, nil, true)
 }
 
 // Ref is what a check looks at.
@@ -81,33 +69,24 @@ func (c *Check) Ref(target *unstructured.Unstructured) (ref Ref, err error) {
 	if !c.Shoot {
 		ref.Namespace = target.GetNamespace()
 	}
-	if c.namespace != nil {
-		if ref.Namespace, err = evalAs[string](c.namespace, target, nil); err != nil {
-			return Ref{}, fmt.Errorf("evaluate object.namespace: %w", err)
-		}
+	if ref.Namespace, err = evalAs(c.namespace, target, nil, ref.Namespace); err != nil {
+		return Ref{}, err
 	}
-	if c.name == nil {
-		return ref, nil
+	if ref.Name, err = evalAs(c.name, target, nil, ""); err != nil {
+		return Ref{}, err
 	}
-	if ref.Name, err = evalAs[string](c.name, target, nil); err != nil {
-		return Ref{}, fmt.Errorf("evaluate object.name: %w", err)
-	}
-	if ref.Name == "" {
-		return Ref{}, errors.New("object.name gave an empty name")
+	if c.name != nil && ref.Name == "" {
+		return Ref{}, expressionError{errors.New("object.name gave an empty name")}
 	}
 	return ref, nil
 }
 
 // Filter gives those of the objects that were found which the check looks at.
-func (c *Check) Filter(target *unstructured.Unstructured, objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
-	if c.where == nil {
-		return objects, nil
-	}
-	var chosen []*unstructured.Unstructured
+func (c *Check) Filter(target *unstructured.Unstructured, objects []*unstructured.Unstructured) (chosen []*unstructured.Unstructured, err error) {
 	for _, object := range objects {
-		is, err := evalAs[bool](c.where, target, object)
+		is, err := evalAs(c.where, target, object, true)
 		if err != nil {
-			return nil, fmt.Errorf("evaluate object.where of %s %s: %w", object.GetKind(), object.GetName(), err)
+			return nil, err
 		}
 		if is {
 			chosen = append(chosen, object)
@@ -116,32 +95,22 @@ func (c *Check) Filter(target *unstructured.Unstructured, objects []*unstructure
 	return chosen, nil
 }
 
-// Evaluate judges what was found of what the check looks at. The worst counts; nothing was found is what OnMissing says.
-func (c *Check) Evaluate(ref Ref, target *unstructured.Unstructured, objects []*unstructured.Unstructured, now time.Time) health.Result {
-	objects, err := c.Filter(target, objects)
-	if err != nil {
-		return c.withName(health.Faulty(err))
-	}
-	if len(objects) == 0 {
-		return c.withName(health.NothingFound(c.OnMissing, c.missing(ref), c.Timeout))
-	}
+// judgeAll judges the objects that the check looks at. The worst counts.
+func (c *Check) judgeAll(target *unstructured.Unstructured, objects []*unstructured.Unstructured, now time.Time) health.Result {
 	worst := health.Result{Status: health.True}
 	for _, object := range objects {
 		switch r := c.judge(target, object, now); {
-		case severity[r.Status] > severity[worst.Status]:
+		case health.CompareStatus(r.Status, worst.Status) < 0:
 			worst = r
 		case worst.Status == health.True && worst.Note == "": // of several, the first
 			worst.Note = r.Note
 		}
 	}
-	return c.withName(worst)
+	return worst
 }
 
 // Failed is the result of a check that couldn't be made.
 func (c *Check) Failed(err error) health.Result { return c.withName(health.Error(err)) }
-
-// severity orders statuses as the aggregate does.
-var severity = map[health.Status]int{health.True: 0, health.Progressing: 1, health.Unknown: 2, health.False: 3}
 
 // withName is a result with the check's name and codes.
 func (c *Check) withName(r health.Result) health.Result {
@@ -159,51 +128,84 @@ func (c *Check) withName(r health.Result) health.Result {
 
 // celCheck judges by expressions: the first that is true of failed, progressing and healthy decides.
 func (r *reader) celCheck(where string, c *Check, e *v1alpha1.CELCheck) func(target, object *unstructured.Unstructured, now time.Time) health.Result {
-	asked := []struct {
-		what string
-		is   health.Status
-		text string
-		of   *Expression
-	}{
-		{what: "failed", is: health.False, text: e.Failed},
-		{what: "progressing", is: health.Progressing, text: e.Progressing},
-		{what: "healthy", is: health.True, text: e.Healthy},
-	}
-	for i := range asked {
-		if asked[i].text != "" {
-			asked[i].of = r.compile(where+": cel."+asked[i].what, asked[i].text, cel.BoolType, true)
-			c.byConditions = c.byConditions || asked[i].of.mayRead(varObject, "status", "conditions")
+	compile := func(field, text string, result *cel.Type) *Expression {
+		if text == "" {
+			return nil
 		}
+		return r.compile(where+": cel."+field, text, result, true)
 	}
-	var message *Expression
-	if e.Message != "" {
-		message = r.compile(where+": cel.message", e.Message, cel.StringType, true)
+	verdicts := []struct {
+		is health.Status
+		by *Expression
+	}{
+		{health.False, compile("failed", e.Failed, cel.BoolType)},
+		{health.Progressing, compile("progressing", e.Progressing, cel.BoolType)},
+		{health.True, compile("healthy", e.Healthy, cel.BoolType)},
 	}
+	message := compile("message", e.Message, cel.StringType)
 	return func(target, object *unstructured.Unstructured, _ time.Time) health.Result {
-		result := health.Result{Status: health.False, Timeout: c.Timeout, Detail: object.GetName() + " isn't healthy"}
-		for _, a := range asked {
-			if a.of == nil {
-				continue
-			}
-			answer, err := evalAs[bool](a.of, target, object)
+		result := health.Result{Status: health.False, Timeout: c.Timeout}
+		for _, a := range verdicts {
+			answer, err := evalAs(a.by, target, object, false)
 			if err != nil {
-				return health.Faulty(fmt.Errorf("evaluate %s of %s %s: %w", a.what, object.GetKind(), object.GetName(), err))
+				return health.Faulty(err)
 			}
 			if answer {
 				result.Status = a.is
 				break
 			}
 		}
-		if message == nil || result.Status == health.True {
+		result.Detail = object.GetName() + " isn't healthy"
+		if result.Status == health.True {
 			return result
 		}
-		detail, err := evalAs[string](message, target, object)
+		detail, err := evalAs(message, target, object, result.Detail)
 		if err != nil {
-			return health.Faulty(fmt.Errorf("evaluate message of %s %s: %w", object.GetKind(), object.GetName(), err))
+			return health.Faulty(err)
 		}
 		result.Detail = detail
 		return result
 	}
+}
+
+func (r *reader) nodes(where string, check *Check, n *v1alpha1.NodesCheck) {
+	check.Nodes = true
+	if n.Min == nil {
+		check.desired = r.compile(where+": nodes.desired", n.Desired, cel.IntType, true)
+		return
+	}
+	check.least = r.compile(where+": nodes.min", n.Min.String(), cel.IntType, false) // a number is CEL, too
+}
+
+// judgeDesired judges the nodes of a shoot, by how many is wanted by what the check looks at. Where none is, they aren't asked for: a shoot
+// that is hibernated has no API server.
+func (c *Check) judgeDesired(ref Ref, target *unstructured.Unstructured, objects []*unstructured.Unstructured, there Finder) (health.Result, error) {
+	staying := slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetDeletionTimestamp() != nil })
+	if len(staying) == 0 {
+		return health.NothingFound(health.MissingProgresses, c.called(ref)+" is being deleted", c.Timeout), nil
+	}
+	var sum int64
+	for _, object := range staying {
+		desired, err := evalAs[int64](c.desired, target, object, 0)
+		if err == nil && desired < 0 {
+			err = c.desired.failure(object, fmt.Errorf("it gave %d", desired))
+		}
+		if err != nil {
+			return health.Result{}, err
+		}
+		sum += desired
+	}
+	if sum == 0 {
+		return health.Result{Status: health.True}, nil
+	}
+	return c.compareNodes(sum, there)
+}
+
+func (c *Check) compareNodes(least int64, there Finder) (health.Result, error) {
+	nodes, err := there.Nodes()
+	r := health.Nodes(nodes, int(least))
+	r.Timeout = c.Timeout
+	return r, err
 }
 
 // ErrNotEvaluated is a Finder's error for what it doesn't look at: it says nothing about the cluster.
@@ -221,26 +223,44 @@ type Finder interface {
 
 // Result makes the check of a target, with what there is. The error says why it can't be made.
 func (c *Check) Result(target *unstructured.Unstructured, there Finder, now time.Time) (health.Result, error) {
-	if asks, err := c.Applies(target); err != nil || !asks {
-		if err != nil {
-			return c.withName(health.Faulty(err)), nil
-		}
-		return c.withName(health.Result{Status: health.True}), nil
+	result, err := c.result(target, there, now)
+	if faulty, is := errors.AsType[expressionError](err); is {
+		result, err = health.Faulty(faulty), nil
+	}
+	if err != nil {
+		return health.Result{}, err
+	}
+	return c.withName(result), nil
+}
+
+func (c *Check) result(target *unstructured.Unstructured, there Finder, now time.Time) (health.Result, error) {
+	if applies, err := c.Applies(target); err != nil || !applies {
+		return health.Result{Status: health.True}, err
 	}
 	if c.least != nil {
-		return c.judgeNodes(target, there)
+		least, err := evalAs[int64](c.least, target, nil, 0)
+		if err != nil {
+			return health.Result{}, err
+		}
+		return c.compareNodes(least, there)
 	}
 	ref, err := c.Ref(target)
 	if err != nil {
-		return c.withName(health.Faulty(err)), nil
+		return health.Result{}, err
 	}
 	objects, err := there.Objects(c, ref)
 	ref = there.Resolve(c, ref)
 	if err != nil {
 		return health.Result{}, fmt.Errorf("read %s: %w", c.called(ref), err)
 	}
-	if c.desired != nil {
+	objects, err = c.Filter(target, objects)
+	switch {
+	case err != nil:
+		return health.Result{}, err
+	case len(objects) == 0:
+		return health.NothingFound(c.OnMissing, c.missing(ref), c.Timeout), nil
+	case c.desired != nil:
 		return c.judgeDesired(ref, target, objects, there)
 	}
-	return c.Evaluate(ref, target, objects, now), nil
+	return c.judgeAll(target, objects, now), nil
 }

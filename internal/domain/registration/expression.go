@@ -11,6 +11,7 @@ import (
 	celast "github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
@@ -37,9 +38,13 @@ type Expression struct {
 	program cel.Program
 	// reads are the fields that it selects, from its variable on.
 	reads [][]string
-	// where it stands, for people; what it is, and the type that it has to give.
-	where, text string
-	result      *cel.Type
+	// where it is in the spec, for people, and the last name of that.
+	where, field string
+	text         string
+	// result is the type that it has to give.
+	result *cel.Type
+	// object is the kind that its object is of: none where it has no object, or one of the shoot, where the kind may have other fields.
+	object schema.GroupVersionKind
 }
 
 // environmentOf gives the environment in which target alone is known, or object as well.
@@ -218,6 +223,18 @@ func pathOf(e celast.Expr) []string {
 	return nil
 }
 
+// expressionError is why an expression can't be evaluated: its check is faulty, and nothing is known of what it looks at.
+type expressionError struct{ error }
+
+// failure is an error of the expression for an object, where it is about one.
+func (e *Expression) failure(object *unstructured.Unstructured, err error) error {
+	of := ""
+	if object != nil {
+		of = " of " + object.GetKind() + " " + object.GetName()
+	}
+	return expressionError{fmt.Errorf("evaluate %s%s: %w", e.field, of, err)}
+}
+
 // eval gives the value for a target, and an object where the expression is about one.
 func (e *Expression) eval(target, object *unstructured.Unstructured) (any, error) {
 	variables := map[string]any{varTarget: target.Object}
@@ -231,16 +248,18 @@ func (e *Expression) eval(target, object *unstructured.Unstructured) (any, error
 	return value.Value(), nil
 }
 
-// evalAs gives the value, if it is a T.
-func evalAs[T any](e *Expression, target, object *unstructured.Unstructured) (T, error) {
+// evalAs gives the value, if it is a T; the default where there is no expression.
+func evalAs[T any](e *Expression, target, object *unstructured.Unstructured, byDefault T) (typed T, err error) {
+	if e == nil {
+		return byDefault, nil
+	}
 	value, err := e.eval(target, object)
 	if err != nil {
-		var none T
-		return none, err
+		return typed, e.failure(object, err)
 	}
 	typed, ok := value.(T)
 	if !ok {
-		return typed, fmt.Errorf("it gave a %T, not a %T", value, typed)
+		return typed, e.failure(object, fmt.Errorf("it gave a %T, not a %T", value, typed))
 	}
 	return typed, nil
 }

@@ -3,7 +3,6 @@ package registration
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -141,12 +140,8 @@ func TestExpressionsSayOfWhatIsKeptWhatTheySayOfTheWhole(t *testing.T) {
 		target.SetName(rapid.SampledFrom(fieldNames).Draw(rt, "target"))
 		keptOf := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(whole)}
 		Prune(keptOf, fields[kind])
-		ref, err := r.Checks[0].Ref(target)
-		if err != nil {
-			rt.Fatal(err)
-		}
-		want := r.Checks[0].Evaluate(ref, target, []*unstructured.Unstructured{{Object: whole}}, time.Time{})
-		got := r.Checks[0].Evaluate(ref, target, []*unstructured.Unstructured{keptOf}, time.Time{})
+		want := evaluate(rt, r.Checks[0], target, []*unstructured.Unstructured{{Object: whole}}, rollout)
+		got := evaluate(rt, r.Checks[0], target, []*unstructured.Unstructured{keptOf}, rollout)
 		if want.Status != health.Unknown {
 			judged++
 		}

@@ -22,10 +22,7 @@ func (c *ConditionForecast) Lines() []string {
 		if r.Status == health.True {
 			continue
 		}
-		line := fmt.Sprintf("  check %s is %s: %s", r.Check, r.Status, r.Detail)
-		if r.Status == health.Progressing {
-			line += fmt.Sprintf("; Progressing for at most %s", r.Timeout)
-		}
+		line := fmt.Sprintf("  check %s is %s", r.Check, resultText(r))
 		if len(r.Codes) > 0 {
 			line += " [" + strings.Join(r.Codes, ", ") + "]"
 		}
@@ -37,23 +34,27 @@ func (c *ConditionForecast) Lines() []string {
 	return lines
 }
 
-// Chain tells the same from the other end: each check, what it looks at and what it says of it, and then the condition.
+// Chain tells the same from the other end: each check, what it looks at and what its result is, and then the condition.
 func (c *ConditionForecast) Chain() []string {
-	var lines []string
+	lines := []string{fmt.Sprintf("%s: %s", c.Type, c.change())}
 	for _, r := range c.Results {
-		says := string(r.Status)
-		if r.Status != health.True {
-			says += ": " + r.Detail
-		}
-		if r.Status == health.Progressing {
-			says += fmt.Sprintf("; Progressing for at most %s", r.Timeout)
-		}
-		lines = append(lines, fmt.Sprintf("  check %s of %s: %s", r.Check, c.At[r.Check], says))
+		lines = append(lines, fmt.Sprintf("  check %s of %s: %s", r.Check, c.At[r.Check], resultText(r)))
 	}
 	for _, name := range c.NotEvaluated {
 		lines = append(lines, fmt.Sprintf("  check %s%s: not made here, %s", name, strings.TrimSuffix(" of "+c.At[name], " of "), c.whyNotMade(name)))
 	}
-	return append([]string{fmt.Sprintf("%s: %s", c.Type, c.change())}, lines...)
+	return lines
+}
+
+func resultText(r health.Result) string {
+	text := string(r.Status)
+	if r.Status != health.True {
+		text += ": " + r.Detail
+	}
+	if r.Status == health.Progressing {
+		text += fmt.Sprintf("; Progressing for at most %s", r.Timeout)
+	}
+	return text
 }
 
 func (c *ConditionForecast) whyNotMade(name string) string {
@@ -224,10 +225,10 @@ func (f *Forecast) Plan(inputs []TargetInput, targets int, more bool, open *limi
 	}
 	for _, c := range inputs {
 		name := types.NamespacedName{Namespace: c.Target.GetNamespace(), Name: c.Target.GetName()}.String()
-		c.AllowFalse = func(place int, conditionType string, doubted, counts bool) bool {
+		c.AllowFalse = func(index int, conditionType string, doubted, counts bool) bool {
 			switch {
-			case place > 0:
-				return !c.Registrations[place].BreakerOpen
+			case index > 0:
+				return !c.Registrations[index].BreakerOpen
 			case more && open == nil: // of how many targets too many are a share isn't known
 				return true
 			case !counts:
@@ -239,7 +240,7 @@ func (f *Forecast) Plan(inputs []TargetInput, targets int, more bool, open *limi
 		f.Items.Targets = append(f.Items.Targets, c.Forecast(now))
 	}
 	slices.SortStableFunc(f.Items.Targets, func(a, b TargetForecast) int {
-		return cmp.Or(cmp.Compare(slices.Index(worstFirst, a.Worst()), slices.Index(worstFirst, b.Worst())),
+		return cmp.Or(health.CompareStatus(a.Worst(), b.Worst()),
 			strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	f.Targets, f.Looked, f.Items.More, f.AllRead = targets, len(inputs), more, !more

@@ -7,7 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/health"
 	"github.com/resourcestack/autohealer/internal/domain/hold"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
@@ -81,7 +80,7 @@ type TargetInput struct {
 	RegistrationsUnknown bool
 	// AllowFalse asks the breaker of the registration at an index, when a condition would turn False because of it: without counts only whether it is
 	// open. Nil trusts all.
-	AllowFalse func(place int, conditionType string, doubted, counts bool) bool
+	AllowFalse func(index int, conditionType string, doubted, counts bool) bool
 	// CheckConflict is asked before what somebody else wrote is replaced, see health.Input. Nil replaces it.
 	CheckConflict func(conditionType string, found, next *health.Condition) (rewrites bool, until time.Time)
 	// Finder has what the checks look at. Only a forecast needs it.
@@ -180,13 +179,13 @@ func (c *TargetInput) keepUnchecked(p *TargetPlan, d *ActiveRegistration, s *Che
 }
 
 // planUnwritten takes in that a registration's conditions aren't written. If they can't be now, that is no reason to take them off.
-func (c *TargetInput) planUnwritten(p *TargetPlan, place int, s *CheckResults, now time.Time) {
-	d := &c.Registrations[place]
+func (c *TargetInput) planUnwritten(p *TargetPlan, index int, s *CheckResults, now time.Time) {
+	d := &c.Registrations[index]
 	in := health.Input{Target: c.Target, Shape: d.ShapeFor(c.Layout), Unsupported: c.Layout.Unsupported, Results: s.Results}
 	if !d.Writing() && c.AllowFalse != nil {
-		in.AllowFalse = func(t string, doubted bool) bool { return !s.Failing || c.AllowFalse(place, t, doubted, true) }
+		in.AllowFalse = func(t string, doubted bool) bool { return !s.Failing || c.AllowFalse(index, t, doubted, true) }
 	}
-	p.Unwritten[place] = health.PlanTarget(in, now)
+	p.Unwritten[index] = health.PlanTarget(in, now)
 	if d.Writing() {
 		p.Problem, p.Unwritable = d.Unwritable(c.Layout), true
 	}
@@ -198,11 +197,11 @@ func (c *TargetInput) planUnwritten(p *TargetPlan, place int, s *CheckResults, n
 }
 
 // add takes in what a registration's checks say, and what it wants gone.
-func (c *TargetInput) add(p *TargetPlan, in *health.Input, place int, s *CheckResults) {
-	d := &c.Registrations[place]
+func (c *TargetInput) add(p *TargetPlan, in *health.Input, index int, s *CheckResults) {
+	d := &c.Registrations[index]
 	for t, results := range s.Results {
 		p.Results[t] = append(p.Results[t], results...)
-		p.DecidedBy[t] = append(p.DecidedBy[t], place)
+		p.DecidedBy[t] = append(p.DecidedBy[t], index)
 		if d.hasExplicitShape() {
 			in.Shapes[t] = health.Shape(d.Output)
 		}
@@ -290,14 +289,4 @@ func (c *TargetInput) dropHeld(p *TargetPlan) {
 		}
 	}
 	p.Steps = slices.DeleteFunc(p.Steps, func(s health.Step) bool { return p.isUnchanged(s.Condition.Type) })
-}
-
-// Decides says whether a check decides a condition type.
-func (r *Registration) Decides(conditionType string) bool {
-	return slices.ContainsFunc(r.Checks, func(c *Check) bool { return c.ConditionType == conditionType })
-}
-
-// Writes says whether the registration's conditions are written at all.
-func (r *Registration) Writes() bool {
-	return !r.Observes && r.Output != v1alpha1.OutputRegistrationOnly
 }

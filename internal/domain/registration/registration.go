@@ -45,7 +45,7 @@ type Registration struct {
 	typePath             []string
 	selector, namespaces labels.Selector
 	suspended            *Expression
-	// expressions over the target alone that no check has.
+	// expressions of it and of its checks.
 	expressions []*Expression
 }
 
@@ -67,12 +67,9 @@ type Check struct {
 	where    *Expression
 	selector labels.Selector
 	judge    func(target, object *unstructured.Unstructured, now time.Time) health.Result
-	// least gives how many nodes the target wants, or desired how many an object does.
-	least   func(target *unstructured.Unstructured) (int64, error)
-	desired *Expression
-	codes   []errorCode
-	// expressions of the check.
-	expressions []*Expression
+	// least is how many nodes the target wants, or desired how many an object does.
+	least, desired *Expression
+	codes          []errorCode
 	// byStatus: it judges as kstatus does. byConditions: what it says depends on conditions of what it looks at.
 	byStatus, byConditions bool
 	// builtin: it judges by the criteria that come for the kind.
@@ -117,10 +114,10 @@ func (r *reader) registration(hcr *v1alpha1.HealthCheckRegistration) *Registrati
 	if spec.SuspendWhen != "" {
 		reg.suspended = r.compile("suspendWhen", spec.SuspendWhen, cel.BoolType, false)
 	}
-	reg.expressions = slices.Clone(r.compiled)
 	for i := range spec.Checks {
 		reg.Checks = append(reg.Checks, r.check(&spec.Checks[i]))
 	}
+	reg.expressions = r.compiled
 	return reg
 }
 
@@ -179,7 +176,8 @@ func (r *reader) compile(where, text string, result *cel.Type, object bool) *Exp
 	if err != nil {
 		r.problem(where, err)
 	} else {
-		e.where = where
+		names := strings.Split(where, ": ")
+		e.where, e.field = where, strings.TrimPrefix(names[len(names)-1], "cel.")
 		r.compiled = append(r.compiled, e)
 	}
 	return e
@@ -205,7 +203,12 @@ func (r *reader) check(c *v1alpha1.HealthCheck) *Check {
 	}
 	r.object(where, check, c.Object)
 	r.evaluator(where, check, &c.Evaluate)
-	check.expressions = slices.Clone(r.compiled[before:])
+	for _, e := range r.compiled[before:] {
+		if check.InSeed() {
+			e.object = check.Kind
+		}
+		check.byConditions = check.byConditions || e.field != "message" && e.mayRead(varObject, "status", "conditions")
+	}
 	return check
 }
 
@@ -222,7 +225,6 @@ func (r *reader) object(where string, check *Check, o *v1alpha1.HealthCheckObjec
 	}
 	if o.Where != "" {
 		check.where = r.compile(where+": object.where", o.Where, cel.BoolType, true)
-		check.byConditions = check.where.mayRead(varObject, "status", "conditions")
 	}
 	if o.Namespace != "" {
 		check.namespace = r.compile(where+": object.namespace", o.Namespace, cel.StringType, false)
@@ -257,24 +259,16 @@ type Terms struct {
 	Problems []string
 }
 
-// TermsOf reads the terms of a registration that is stored.
-func TermsOf(hcr *v1alpha1.HealthCheckRegistration) Terms {
-	_, problems := Read(hcr)
-	return termsOf(problems)
-}
-
-// TermsOfNew reads the terms of a registration that is about to be stored in place of an old one, nil when there is none. More is
-// asked of the expressions that the old one doesn't have.
-func TermsOfNew(hcr, old *v1alpha1.HealthCheckRegistration) Terms {
-	stored := reader{}
-	if old != nil {
-		stored.registration(old)
+// TermsOf reads the terms of a registration that is stored; or one that is requested, in place of an old one, nil when there is none. More is
+// asked of the expressions of a requested one that the old one doesn't have.
+func TermsOf(hcr, old *v1alpha1.HealthCheckRegistration, requested bool) Terms {
+	stored, r := reader{}, reader{}
+	if requested {
+		if old != nil {
+			stored.registration(old)
+		}
+		r.isNew = func(text string) bool { return !slices.Contains(stored.texts, text) }
 	}
-	r := reader{isNew: func(text string) bool { return !slices.Contains(stored.texts, text) }}
 	r.registration(hcr)
-	return termsOf(r.problems)
-}
-
-func termsOf(problems []string) Terms {
-	return Terms{Problems: problems[:min(len(problems), sample.Size)]}
+	return Terms{Problems: r.problems[:min(len(r.problems), sample.Size)]}
 }

@@ -88,7 +88,7 @@ func TestProblems(t *testing.T) {
 		"suspendWhen":        {"suspendWhen: target.spec\n" + one(`{name: a, conditionType: X, object: `+deployment+`, evaluate: {cel: {healthy: "object.x +"}}}`), "check a: cel.healthy: Syntax error"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			problems := TermsOfNew(registrationOf(t, c.spec), nil).Problems
+			problems := TermsOf(registrationOf(t, c.spec), nil, true).Problems
 			if len(problems) != 1 || !strings.Contains(problems[0], c.want) {
 				t.Errorf("problems are %q, not one with %q", problems, c.want)
 			}
@@ -111,7 +111,7 @@ func TestANewExpressionMay(t *testing.T) {
 		"loop over expressions":   "target.spec.pools.all(p, target.spec.nodes.exists(n, n.name.matches('^' + p.name + '-.*$')))",
 	} {
 		t.Run(name, func(t *testing.T) {
-			if problems := TermsOfNew(suspendedWhen(t, when), nil).Problems; len(problems) != 0 {
+			if problems := TermsOf(suspendedWhen(t, when), nil, true).Problems; len(problems) != 0 {
 				t.Errorf("problems are %q", problems)
 			}
 		})
@@ -126,17 +126,17 @@ func TestOnlyANewExpressionIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			stored, changed := suspendedWhen(t, when), suspendedWhen(t, when)
-			if problems := TermsOf(stored).Problems; len(problems) != 0 {
+			if problems := TermsOf(stored, nil, false).Problems; len(problems) != 0 {
 				t.Errorf("where it is stored it can't be read: %q", problems)
 			}
 			changed.Spec.SyncPeriod, changed.Spec.Mode = "1m", v1alpha1.Observe
-			if problems := TermsOfNew(changed, stored).Problems; len(problems) != 0 {
+			if problems := TermsOf(changed, stored, true).Problems; len(problems) != 0 {
 				t.Errorf("an update that leaves it alone is refused: %q", problems)
 			}
 			for what, problems := range map[string][]string{
-				"a creation":      TermsOfNew(stored, nil).Problems,
-				"an update to it": TermsOfNew(stored, suspendedWhen(t, "target.spec.paused")).Problems,
-				"an update of it": TermsOfNew(suspendedWhen(t, when+" && target.spec.paused"), stored).Problems,
+				"a creation":      TermsOf(stored, nil, true).Problems,
+				"an update to it": TermsOf(stored, suspendedWhen(t, "target.spec.paused"), true).Problems,
+				"an update of it": TermsOf(suspendedWhen(t, when+" && target.spec.paused"), stored, true).Problems,
 			} {
 				if len(problems) != 1 {
 					t.Errorf("%s isn't refused: %q", what, problems)
@@ -197,12 +197,8 @@ func TestJudge(t *testing.T) {
 	thing := func(phase string) *unstructured.Unstructured {
 		return object(t, "{apiVersion: e.org/v1, kind: Thing, metadata: {name: t, namespace: shoot--a}, status: {phase: "+phase+"}}")
 	}
-	ref, err := r.Checks[0].Ref(target)
-	if err != nil {
-		t.Fatal(err)
-	}
 	for phase, want := range map[string]health.Status{"Up": health.True, "Starting": health.Progressing, "Broken": health.False, "Other": health.False} {
-		got := r.Checks[0].Evaluate(ref, target, []*unstructured.Unstructured{thing(phase)}, time.Time{})
+		got := evaluate(t, r.Checks[0], target, []*unstructured.Unstructured{thing(phase)}, rollout)
 		if got.Status != want {
 			t.Errorf("%s is %s, not %s", phase, got.Status, want)
 		}
@@ -211,13 +207,13 @@ func TestJudge(t *testing.T) {
 		}
 	}
 	without := object(t, "{apiVersion: e.org/v1, kind: Thing, metadata: {name: t}}")
-	if got := r.Checks[0].Evaluate(ref, target, []*unstructured.Unstructured{without}, time.Time{}); got.Status != health.Unknown {
+	if got := evaluate(t, r.Checks[0], target, []*unstructured.Unstructured{without}, rollout); got.Status != health.Unknown {
 		t.Errorf("an expression that fails gives %s", got.Status)
 	}
-	if got := r.Checks[0].Evaluate(ref, target, []*unstructured.Unstructured{thing("Up"), thing("Starting"), thing("Broken"), thing("Up")}, time.Time{}); got.Status != health.False {
+	if got := evaluate(t, r.Checks[0], target, []*unstructured.Unstructured{thing("Up"), thing("Starting"), thing("Broken"), thing("Up")}, rollout); got.Status != health.False {
 		t.Errorf("the worst of several is %s", got.Status)
 	}
-	if got := r.Checks[0].Evaluate(ref, target, nil, time.Time{}); got.Status != health.False || got.Detail != "Thing shoot--a/t doesn't exist" {
+	if got := evaluate(t, r.Checks[0], target, nil, rollout); got.Status != health.False || got.Detail != "Thing shoot--a/t doesn't exist" {
 		t.Errorf("what is missing is %s: %s", got.Status, got.Detail)
 	}
 }
@@ -322,3 +318,14 @@ func FuzzVersions(f *testing.F) {
 		}
 	})
 }
+
+// evaluate makes a check of these objects.
+func evaluate(t require, check *Check, target *unstructured.Unstructured, found []*unstructured.Unstructured, now time.Time) health.Result {
+	result, err := check.Result(target, &scaled{deployments: found}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+type require interface{ Fatal(args ...any) }

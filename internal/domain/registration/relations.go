@@ -38,13 +38,13 @@ func (r *Registration) Cycles(others []*Registration) []string {
 
 // shortestPath is the shortest from one kind to another over what registrations read; nil when there is none.
 func shortestPath(from, to schema.GroupKind, over []*Registration) []schema.GroupKind {
-	ways, seen := [][]schema.GroupKind{{from}}, sets.New(from)
-	for len(ways) > 0 {
-		way := ways[0]
-		ways = ways[1:]
-		last := way[len(way)-1]
+	paths, seen := [][]schema.GroupKind{{from}}, sets.New(from)
+	for len(paths) > 0 {
+		path := paths[0]
+		paths = paths[1:]
+		last := path[len(path)-1]
 		if last == to {
-			return way
+			return path
 		}
 		for _, r := range over {
 			if r.Kind.GroupKind() != last || !r.Writes() {
@@ -53,7 +53,7 @@ func shortestPath(from, to schema.GroupKind, over []*Registration) []schema.Grou
 			for _, next := range r.readKinds() {
 				if !seen.Has(next) {
 					seen.Insert(next)
-					ways = append(ways, append(slices.Clone(way), next))
+					paths = append(paths, append(slices.Clone(path), next))
 				}
 			}
 		}
@@ -182,4 +182,14 @@ func (r *Registration) Unwritable(layout health.Layout) string {
 		return "output: Gardener has status Progressing, which the schema of status.conditions doesn't allow; leave output out"
 	}
 	return layout.Problem
+}
+
+// Decides says whether a check decides a condition type.
+func (r *Registration) Decides(conditionType string) bool {
+	return slices.ContainsFunc(r.Checks, func(c *Check) bool { return c.ConditionType == conditionType })
+}
+
+// Writes says whether the registration's conditions are written at all.
+func (r *Registration) Writes() bool {
+	return !r.Observes && r.Output != v1alpha1.OutputRegistrationOnly
 }

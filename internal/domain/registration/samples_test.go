@@ -117,7 +117,7 @@ func resultsOf(t *testing.T, r *Registration, target *unstructured.Unstructured,
 				found = append(found, o)
 			}
 		}
-		by[c.ConditionType] = append(by[c.ConditionType], c.Evaluate(ref, target, found, rollout))
+		by[c.ConditionType] = append(by[c.ConditionType], evaluate(t, c, target, found, rollout))
 	}
 	return by
 }

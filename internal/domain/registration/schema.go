@@ -136,13 +136,11 @@ func (f Fields) Add(r *Registration) {
 	if path, known := workersAt[r.Kind.GroupKind()]; known {
 		f.add(r.Kind, strings.Join(path, "."))
 	}
-	f.expressions(r.Kind, varTarget, r.expressions)
+	for kind, path := range r.reads() {
+		f.add(kind, dotted(path))
+	}
 	for _, c := range r.Checks {
-		f.expressions(r.Kind, varTarget, c.expressions)
-		if !c.InSeed() {
-			continue
-		}
-		if f.expressions(c.Kind, varObject, c.expressions); c.byStatus || c.builtin {
+		if c.InSeed() && (c.byStatus || c.builtin) {
 			f.add(c.Kind, health.FieldsRead...)
 		}
 	}
@@ -153,16 +151,6 @@ func (f Fields) add(kind schema.GroupVersionKind, paths ...string) {
 		f[kind] = sets.New[string]()
 	}
 	f[kind].Insert(paths...)
-}
-
-func (f Fields) expressions(kind schema.GroupVersionKind, variable string, all []*Expression) {
-	for _, e := range all {
-		for _, path := range e.reads {
-			if path[0] == variable {
-				f.add(kind, dotted(path[1:]))
-			}
-		}
-	}
 }
 
 // dotted names the field at a path. One with a dot in its own name, as a label has, is read with all that it is in.

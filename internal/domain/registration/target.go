@@ -72,19 +72,12 @@ func (t *TargetForecast) AllHealthy() bool {
 // Worst is the worst status that one of the conditions would have, "" when none is known.
 func (t *TargetForecast) Worst() (worst health.Status) {
 	for i := range t.Conditions {
-		if s := t.Conditions[i].Verdict.Status; s != "" && (worst == "" || Worse(s, worst)) {
+		if s := t.Conditions[i].Verdict.Status; health.CompareStatus(s, worst) < 0 {
 			worst = s
 		}
 	}
 	return worst
 }
-
-// Worse orders statuses for people: False, Unknown, Progressing, True.
-func Worse(a, b health.Status) bool {
-	return slices.Index(worstFirst, a) < slices.Index(worstFirst, b)
-}
-
-var worstFirst = []health.Status{health.False, health.Unknown, health.Progressing, health.True, ""}
 
 // Forecast tells what would become of the target's conditions by the first of its registrations: by the same plan as the controller's.
 func (c *TargetInput) Forecast(now time.Time) TargetForecast {
@@ -139,20 +132,20 @@ func (m *forecastRun) runAll() {
 }
 
 // run makes the checks of the registration at an index.
-func (m *forecastRun) run(place int) {
-	d := &m.Registrations[place]
-	left := false
-	m.results[place] = d.RunChecks(m.Target, func() (results map[string][]health.Result, _ []string) {
+func (m *forecastRun) run(index int) {
+	d := &m.Registrations[index]
+	incomplete := false
+	m.results[index] = d.RunChecks(m.Target, func() (results map[string][]health.Result, _ []string) {
 		results = map[string][]health.Result{}
 		for _, check := range d.Checks {
 			result, made := m.runCheck(d, check)
 			if results[check.ConditionType] = append(results[check.ConditionType], result...); !made {
-				left = true
+				incomplete = true
 			}
 		}
 		return results, nil
 	})
-	m.results[place].Failing = m.results[place].Failing || left
+	m.results[index].Failing = m.results[index].Failing || incomplete
 }
 
 // runCheck makes one check, if it can be made here. One of a registration that names the kind in another version is for what isn't read here.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -28,37 +29,25 @@ import (
 // is known of a kind's fields tells beforehand what can only fail. An object is a map when an expression runs, a list may have entries
 // of several types, and values of any types may be compared; so not all that a type checker refuses fails.
 
-// placed is an expression with the kind that its object is of: none where it has no object, or one of the shoot, where the kind may have
-// other fields.
-type placed struct {
-	*Expression
-	object schema.GroupVersionKind
-}
-
-func (r *Registration) placed() (all []placed) {
-	for _, e := range r.expressions {
-		all = append(all, placed{Expression: e})
-	}
-	for _, c := range r.Checks {
-		for _, e := range c.expressions {
-			p := placed{Expression: e}
-			if c.InSeed() {
-				p.object = c.Kind
+// reads are the fields that expressions read of objects of known kinds.
+func (r *Registration) reads() iter.Seq2[schema.GroupVersionKind, []string] {
+	return func(yield func(schema.GroupVersionKind, []string) bool) {
+		for _, e := range r.expressions {
+			for _, path := range e.reads {
+				kind := map[string]schema.GroupVersionKind{varTarget: r.Kind, varObject: e.object}[path[0]]
+				if !kind.Empty() && !yield(kind, path[1:]) {
+					return
+				}
 			}
-			all = append(all, p)
 		}
 	}
-	return all
 }
 
 // TypedKinds are those of which expressions read more than what objects of all kinds have.
 func (r *Registration) TypedKinds() (kinds []schema.GroupVersionKind) {
-	for _, e := range r.placed() {
-		for _, path := range e.reads {
-			kind := map[string]schema.GroupVersionKind{varTarget: r.Kind, varObject: e.object}[path[0]]
-			if (len(path) == 1 || fieldsOfAll[path[1]] == nil) && !kind.Empty() && !slices.Contains(kinds, kind) {
-				kinds = append(kinds, kind)
-			}
+	for kind, path := range r.reads() {
+		if (len(path) == 0 || fieldsOfAll[path[0]] == nil) && !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
 		}
 	}
 	return kinds
@@ -73,17 +62,17 @@ func (r *Registration) TypeErrors(types map[schema.GroupVersionKind]*decl.DeclTy
 		return nil, nil, err
 	}
 	checkers := map[*decl.DeclType]*typeChecker{} // by the type of object: to make one takes a millisecond
-	for _, e := range r.placed() {
+	for _, e := range r.expressions {
 		object := types[e.object]
 		if checkers[object] == nil {
 			if checkers[object], err = newTypeChecker(types[r.Kind], object); err != nil {
 				return nil, nil, err
 			}
 		}
-		if untyped.check(e.Expression).failure != "" {
+		if untyped.check(e).failure != "" {
 			continue
 		}
-		found := checkers[object].check(e.Expression)
+		found := checkers[object].check(e)
 		if found.failure != "" {
 			sample.Once(&typeErrors, e.where+": "+found.failure)
 		}
@@ -162,16 +151,16 @@ func (c *typeChecker) check(e *Expression) (found findings) {
 		return found
 	}
 	checked, mistakes := checker.Check(parsed.NativeRep(), parsed.Source(), c.env)
-	by, absorbed := partsOf(checked.Expr())
+	by, absorbed := subexpressions(checked.Expr())
 	for _, mistake := range mistakes.GetErrors() {
-		part := by[mistake.ExprID]
+		sub := by[mistake.ExprID]
 		switch {
-		case part == nil:
+		case sub == nil:
 		case strings.HasPrefix(mistake.Message, "undefined field "):
-			if field := undefinedField(checked, part); field != "" && !slices.Contains(found.undefined, field) {
+			if field := undefinedField(checked, sub); field != "" && !slices.Contains(found.undefined, field) {
 				found.undefined = append(found.undefined, field)
 			}
-		case found.failure == "" && fails(checked, part, mistake, absorbed.Has(mistake.ExprID)):
+		case found.failure == "" && fails(checked, sub, mistake, absorbed.Has(mistake.ExprID)):
 			found.failure = celwords.Mistake(mistake.Message, "")
 		}
 	}
@@ -182,7 +171,7 @@ func (c *typeChecker) check(e *Expression) (found findings) {
 }
 
 // partsOf are the parts of an expression by their ids, and those below an absorbing operation.
-func partsOf(whole celast.Expr) (by map[int64]celast.Expr, absorbed sets.Set[int64]) {
+func subexpressions(whole celast.Expr) (by map[int64]celast.Expr, absorbed sets.Set[int64]) {
 	by, absorbed = map[int64]celast.Expr{}, sets.New[int64]()
 	celast.PostOrderVisit(whole, celast.NewExprVisitor(func(e celast.Expr) {
 		if by[e.ID()] = e; e.Kind() != celast.CallKind || !slices.Contains(absorbing, e.AsCall().FunctionName()) {

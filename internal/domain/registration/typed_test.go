@@ -165,7 +165,7 @@ func TestTypesTellWhatCanOnlyFail(t *testing.T) {
 			if got := strings.Join(failures, "; "); (c.failure == "") != (got == "") || !strings.Contains(got, c.failure) || !slices.Equal(undefined, c.undefined) {
 				t.Errorf("it fails by %q, with %q undefined; want %q and %q", got, undefined, c.failure, c.undefined)
 			}
-			if of := r.Checks[0].expressions; len(c.undefined) == 0 && c.where != "shoot" {
+			if of := r.expressions; len(c.undefined) == 0 && c.where != "shoot" {
 				i := slices.IndexFunc(of, func(e *Expression) bool { return e.text == c.expression })
 				if can := canHold(t, of[i]); can == (len(failures) > 0) {
 					t.Errorf("types say %q, and when it runs it can hold: %v", failures, can)
@@ -207,10 +207,10 @@ func TestWhatFailsForObjectsOfAnyKindIsRefusedWhenItIsNew(t *testing.T) {
 		if want != "" {
 			want = "check c: cel.healthy: " + want
 		}
-		if got := strings.Join(TermsOfNew(hcr, nil).Problems, "; "); got != want {
+		if got := strings.Join(TermsOf(hcr, nil, true).Problems, "; "); got != want {
 			t.Errorf("%s: %q, not %q", expression, got, want)
 		}
-		if got := append(TermsOf(hcr).Problems, TermsOfNew(hcr, hcr).Problems...); len(got) > 0 {
+		if got := append(TermsOf(hcr, nil, false).Problems, TermsOf(hcr, hcr, true).Problems...); len(got) > 0 {
 			t.Errorf("%s is stored, and stays readable: %q", expression, got)
 		}
 		if again, _, err := read(t, checking("healthy", expression)).TypeErrors(nil); err != nil || len(again) > 0 {

@@ -178,7 +178,7 @@ func (v verdicts) areTried(t *testing.T) {
 		if err := yaml.UnmarshalStrict(text, hcr); err != nil {
 			t.Fatal(err)
 		}
-		if problems := TermsOfNew(hcr, nil).Problems; hcr.Name != name || len(problems) > 0 {
+		if problems := TermsOf(hcr, nil, true).Problems; hcr.Name != name || len(problems) > 0 {
 			t.Errorf("%s: %s: %q", name, hcr.Name, problems)
 		}
 		said := map[v1alpha1.CELCheck]map[health.Status]bool{}

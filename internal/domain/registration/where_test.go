@@ -44,17 +44,13 @@ func TestWhereChoosesAmongWhatIsSelected(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			check, target := read(t, selecting(c.object, c.more)).Checks[0], object(t, worker)
-			ref, err := check.Ref(target)
-			if err != nil {
-				t.Fatal(err)
-			}
 			var found []*unstructured.Unstructured
 			for _, text := range c.found {
 				o := object(t, text)
 				o.SetGroupVersionKind(check.Kind)
 				found = append(found, o)
 			}
-			got := check.Evaluate(ref, target, found, time.Time{})
+			got := evaluate(t, check, target, found, rollout)
 			if got.Status != c.status || got.Detail != c.detail || got.Status == health.Progressing && got.Timeout != 5*time.Minute {
 				t.Errorf("it is %s for %s: %q, not %s: %q", got.Status, got.Timeout, got.Detail, c.status, c.detail)
 			}
@@ -84,16 +80,12 @@ func TestWhatACheckLooksAtIsTold(t *testing.T) {
 func TestANoteOfOneOfSeveralIsTold(t *testing.T) {
 	r := read(t, one(`{name: a, conditionType: X, object: {apiVersion: apps/v1, kind: Deployment, selector: {}}, evaluate: {builtin: {}}}`))
 	target := object(t, "{metadata: {namespace: shoot--a, name: w}}")
-	ref, err := r.Checks[0].Ref(target)
-	if err != nil {
-		t.Fatal(err)
-	}
 	const status = "status: {availableReplicas: 1, conditions: [{type: Available, status: 'True'}]}"
 	found := []*unstructured.Unstructured{
 		object(t, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: runs}, "+status+"}"),
 		object(t, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: waits}, spec: {paused: true}, "+status+"}"),
 	}
-	got := r.Checks[0].Evaluate(ref, target, found, time.Time{})
+	got := evaluate(t, r.Checks[0], target, found, rollout)
 	if v := health.Aggregate([]health.Result{got}, health.History{}, time.Time{}); v.Message != "(1/1) Health checks successful: 1) a: waits: Deployment is paused: what changes in its template isn't rolled out" {
 		t.Errorf("%s %q", v.Status, v.Message)
 	}
