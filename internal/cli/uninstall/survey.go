@@ -47,7 +47,7 @@ func (s *Survey) all() []*object { return slices.Concat(slices.Collect(maps.Valu
 // Survey finds all that there is of an installation, and whether it can all be removed. It writes nothing.
 func (u *Uninstaller) Survey(ctx context.Context) (*Survey, error) {
 	s := &Survey{Delete: map[stage][]*object{}}
-	for _, survey := range []func(context.Context, *Survey) error{u.surveyGroups, u.surveyKinds, u.surveyParts, u.surveyLeader, u.surveyUnknownObjects, u.surveyNamespace, u.surveyBindings, u.surveyRecords, u.surveyRights} {
+	for _, survey := range []func(context.Context, *Survey) error{u.surveyGroups, u.surveyKinds, u.surveyParts, u.surveyLeader, u.surveyNamespace, u.surveyBindings, u.surveyRecords, u.surveyRights} {
 		if err := survey(ctx, s); err != nil {
 			return nil, err
 		}
@@ -124,19 +124,23 @@ func (u *Uninstaller) surveyGroups(_ context.Context, s *Survey) error {
 	return nil
 }
 
-// surveyParts finds what was installed under its name. What doesn't say that it is ours stays.
+// surveyParts finds what was installed, by its name. What doesn't say that it is ours stays, and so does what says so and isn't known:
+// another version may have installed it, or another product.
 func (u *Uninstaller) surveyParts(ctx context.Context, s *Survey) error {
 	for _, p := range parts {
-		for _, name := range p.names() {
-			o, err := u.get(ctx, about(p.kind, u.in(p.namespace), name))
-			switch {
-			case err != nil:
-				return err
-			case o == nil:
-			case !p.unlabelled && !labelled(o):
-				s.Left = append(s.Left, fmt.Sprintf("%s has no label %s=%s, so it may be somebody else's. If it isn't: kubectl delete %s", title(o), label, ours, named(o)))
-			default:
+		names := p.names()
+		found, err := u.list(ctx, p.kind, client.InNamespace(u.in(p.namespace)))
+		if err != nil {
+			return err
+		}
+		for _, o := range found {
+			switch known := slices.Contains(names, o.Name); {
+			case known && (p.unlabelled || labelled(o)):
 				s.Delete[p.stage] = append(s.Delete[p.stage], o)
+			case known:
+				s.Left = append(s.Left, fmt.Sprintf("%s has no label %s=%s, so it may be somebody else's. If it isn't: kubectl delete %s", title(o), label, ours, named(o)))
+			case p.namespace == "" && labelled(o): // what else is in our namespace is looked at with that
+				s.Left = append(s.Left, fmt.Sprintf("%s says that it is Autohealer's, and this version doesn't know it. If it is: kubectl delete %s", title(o), named(o)))
 			}
 		}
 	}
@@ -164,26 +168,6 @@ func (u *Uninstaller) in(namespace string) string {
 		return u.Namespace
 	}
 	return namespace
-}
-
-// surveyUnknownObjects finds what says that it is ours and isn't known: another version may have installed it, or another product.
-func (u *Uninstaller) surveyUnknownObjects(ctx context.Context, s *Survey) error {
-	for _, p := range parts {
-		if p.namespace != "" {
-			continue // what else is in our namespace is looked at with that
-		}
-		known := p.names()
-		found, err := u.list(ctx, p.kind, client.MatchingLabels{label: ours})
-		if err != nil {
-			return err
-		}
-		for _, o := range found {
-			if !slices.Contains(known, o.Name) {
-				s.Left = append(s.Left, fmt.Sprintf("%s says that it is Autohealer's, and this version doesn't know it. If it is: kubectl delete %s", title(o), named(o)))
-			}
-		}
-	}
-	return nil
 }
 
 // surveyRecords finds what was done to objects of others, and says what of it can't be taken back.
