@@ -22,6 +22,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/certs"
 	"github.com/resourcestack/autohealer/internal/domain/lease"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 	"github.com/resourcestack/autohealer/internal/installation"
 	"github.com/resourcestack/autohealer/internal/kinds"
 )
@@ -29,9 +30,6 @@ import (
 // uninstallCheck is the argument with which the program only says whether it may go. The Helm chart asks before it deletes the manager:
 // policies whose finalizer waits for a manager would wait for ever.
 const uninstallCheck = "uninstall-check"
-
-// maxNamed is how many policies are named.
-const maxNamed = 20
 
 // checkUninstall gives the exit code: 0 the manager may go, 1 it may not, 2 that can't be told.
 func checkUninstall(ctx context.Context, flags *flag.FlagSet, args []string, out io.Writer) int {
@@ -89,12 +87,9 @@ func finalized() []*kinds.Kind {
 }
 
 func refusal(left []string) string {
-	what, named := fmt.Sprintf("%d policies are", len(left)), left
+	what := fmt.Sprintf("%d policies are", len(left))
 	if len(left) == 1 {
 		what = "1 policy is"
-	}
-	if len(left) > maxNamed {
-		named = append(slices.Clone(left[:maxNamed]), fmt.Sprintf("… and %d more", len(left)-maxNamed))
 	}
 	var plurals []string
 	for _, k := range finalized() {
@@ -106,7 +101,7 @@ Delete them while the manager runs, and uninstall when they are gone:
   kubectl delete %s --all -A
 Or have all of Autohealer removed, whatever state it is in, and uninstall then:
   kubectl autohealer uninstall
-`, what, strings.Join(named, "\n  "), strings.Join(plurals, ","))
+`, what, sample.List(left, "\n  "), strings.Join(plurals, ","))
 }
 
 // newMarker makes what tells whether the cluster is this installation's. Its requests end in time for a renewal of the Lease.

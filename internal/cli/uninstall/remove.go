@@ -20,6 +20,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/freeze"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 	"github.com/resourcestack/autohealer/internal/kube"
 )
 
@@ -166,7 +167,7 @@ func (u *Uninstaller) remove(ctx context.Context, finalizer string, list func(co
 		blocked[i] = waitsFor(o, again[title(o)] > 1)
 	}
 	slices.Sort(blocked)
-	return errors.New(listed(blocked, "\n"))
+	return errors.New(sample.List(blocked, "\n"))
 }
 
 func (u *Uninstaller) removeOne(ctx context.Context, o *object, finalizer string) error {
