@@ -33,6 +33,8 @@ const (
 	// retryListAfter after a list that failed. Meanwhile policies are asked for one by one, so that those who ask again and again get
 	// further even where no list comes to its end in their time.
 	retryListAfter = 5 * time.Second
+	// answerValidFor is how long an answer is used.
+	answerValidFor = time.Second
 	// forgetAfter is when answers are dropped that nobody asked for any more.
 	forgetAfter = time.Minute
 )
@@ -45,8 +47,6 @@ type Generations struct {
 	Clock  clock.PassiveClock
 	// Stored is asked first whether the rules in force are those that are stored. Default: it isn't asked.
 	Stored *Stored
-	// Keep is how long an answer is used; one second when zero.
-	Keep time.Duration
 
 	reads singleflight.Group // by UID, and "" for the list: those who ask at once share a read
 
@@ -126,27 +126,27 @@ func (g *Generations) unconfirmed(admitted []Admission, asked time.Time) (left [
 	for _, a := range admitted {
 		g.wanted[a.UID] = asked
 		known, ok := g.known[a.UID]
-		ok = ok && g.usable(known.at, asked, now)
+		ok = ok && usable(known.at, asked, now)
 		if ok && known.number == a.Generation {
 			continue
 		}
 		left = append(left, a)
 		unknown = unknown || !ok
 	}
-	answered := g.usable(g.listed, asked, now) || now.Sub(g.failed) < retryListAfter
+	answered := usable(g.listed, asked, now) || now.Sub(g.failed) < retryListAfter
 	return left, unknown && !answered && g.manyWanted(now)
 }
 
 // usable says whether an answer to what the API server was asked at some time may be used by who asks.
-func (g *Generations) usable(at, asked, now time.Time) bool {
-	return !at.Before(asked) || now.Sub(at) < g.validFor()
+func usable(at, asked, now time.Time) bool {
+	return !at.Before(asked) || now.Sub(at) < answerValidFor
 }
 
 // manyWanted needs mu.
 func (g *Generations) manyWanted(now time.Time) bool {
 	lately := 0
 	for uid, at := range g.wanted {
-		if now.Sub(at) >= 2*g.validFor() {
+		if now.Sub(at) >= 2*answerValidFor {
 			delete(g.wanted, uid)
 		} else if lately++; lately > maxReadsPerPage*max(1, g.pages) {
 			return true
@@ -165,7 +165,7 @@ func (g *Generations) confirm(ctx context.Context, kind schema.GroupVersionKind,
 			return fmt.Errorf("read %s %s before acting for it: %w", kind.Kind, of.Key, err)
 		}
 		err = r.confirms(kind, of)
-		if !r.at.Before(asked) || err == nil && g.usable(r.at, asked, g.Clock.Now()) {
+		if !r.at.Before(asked) || err == nil && usable(r.at, asked, g.Clock.Now()) {
 			return err
 		}
 	}
@@ -268,11 +268,4 @@ func (g *Generations) store(asked time.Time, of *metav1.PartialObjectMetadata) {
 	if of.DeletionTimestamp == nil && !asked.Before(g.known[of.UID].at) {
 		g.known[of.UID] = generation{of.Generation, asked}
 	}
-}
-
-func (g *Generations) validFor() time.Duration {
-	if g.Keep == 0 {
-		return time.Second
-	}
-	return g.Keep
 }
