@@ -83,17 +83,6 @@ type keeper struct {
 	late   bool
 }
 
-// turn is what becomes of a provider's part of the record.
-type turn struct {
-	// content of the part, to be written if step says what was done; "" when nothing is due.
-	content map[string][]byte
-	step    string
-	// leaf to serve; nil while there is none.
-	leaf *pair
-	// waits: something is served once it has settled.
-	waits bool
-}
-
 // decisionInput is what a provider decides on.
 type decisionInput struct {
 	now time.Time
@@ -158,42 +147,40 @@ func (k *keeper) keep(ctx context.Context, offered func(is state, c decisionInpu
 	if c.settled, err = k.settled(config, secret.Data, now); err != nil {
 		return reconcile.Result{}, err
 	}
-	t, err := k.turn(secret.Data, c, offered)
+	next, step, waits, err := k.advance(secret.Data, c, offered)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("rotate the serving certificate: %w", err)
 	}
-	if err := k.write(ctx, secret, t, now); err != nil {
+	if err := k.write(ctx, secret, next, step, now); err != nil {
 		return reconcile.Result{}, err
 	}
-	k.serve(t.leaf)
+	k.serve(next.leaf)
 	if err := k.options.Ours(ctx); err != nil { // told of by whoever else asks
 		return reconcile.Result{RequeueAfter: askAgain}, nil //nolint:nilerr // it is no failure
 	}
 	if err := k.publish(ctx, config, handed, secret.Data, c); err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: k.requeueAfter(t, now)}, nil
+	return reconcile.Result{RequeueAfter: k.requeueAfter(waits, now)}, nil
 }
 
-// turn takes the one step that is due. What can't be read in the part is as nothing.
-func (k *keeper) turn(data map[string][]byte, c decisionInput, offered func(is state, c decisionInput) (*offer, error)) (turn, error) {
+// advance takes the one step that is due, and says which; "" when none is. Waits says that something is served once it has settled. What
+// can't be read in the part is as nothing.
+func (k *keeper) advance(data map[string][]byte, c decisionInput, offered func(is state, c decisionInput) (*offer, error)) (next state, step string, waits bool, err error) {
 	current, unreadable := k.part.decode(data)
 	current, dropped := current.withoutExpired(c.now)
 	candidate, err := offered(current, c)
 	if err != nil {
-		return turn{}, err
+		return state{}, "", false, err
 	}
-	next, step := current.advance(candidate, c, k.options.Settle)
+	next, step = current.advance(candidate, c, k.options.Settle)
 	switch {
 	case unreadable != nil && step != "":
 		step = fmt.Sprintf("the Secret was unusable (%v): %s", unreadable, step)
 	case dropped && step == "":
 		step = "dropped expired CAs"
 	}
-	content, err := k.part.encode(next)
-	return turn{
-		content: content, step: step, leaf: next.leaf, waits: next.next != nil || candidate != nil && !next.serves(candidate.leaf),
-	}, err
+	return next, step, next.next != nil || candidate != nil && !next.serves(candidate.leaf), nil
 }
 
 // readConfiguration gives nil when there is none, and notes since when it has been as it is.
@@ -239,13 +226,17 @@ func (k *keeper) store(ctx context.Context, secret *corev1.Secret) error {
 }
 
 // write puts what the provider did into the record, at the resourceVersion it was read at.
-func (k *keeper) write(ctx context.Context, secret *corev1.Secret, t turn, now time.Time) error {
+func (k *keeper) write(ctx context.Context, secret *corev1.Secret, next state, step string, now time.Time) error {
 	data, dropped := k.part.withoutDeadParts(secret.Data, now)
-	if t.step == "" && !dropped {
+	if step == "" && !dropped {
 		return nil
 	}
-	if t.step != "" {
-		data = k.part.replace(data, t.content)
+	if step != "" {
+		content, err := k.part.encode(next)
+		if err != nil {
+			return err
+		}
+		data = k.part.replace(data, content)
 	}
 	secret.Data = k.typed(secret, maps.Clone(data))
 	if err := k.store(ctx, secret); err != nil {
@@ -255,11 +246,11 @@ func (k *keeper) write(ctx context.Context, secret *corev1.Secret, t turn, now t
 	if dropped {
 		logger.Info("Dropped what another provider left behind: its CAs have expired")
 	}
-	if t.leaf != nil {
-		logger = logger.WithValues("certificateExpires", t.leaf.notAfter())
+	if next.leaf != nil {
+		logger = logger.WithValues("certificateExpires", next.leaf.notAfter())
 	}
-	if t.step != "" {
-		logger.Info("Changed the serving certificate or its CAs", "step", t.step)
+	if step != "" {
+		logger.Info("Changed the serving certificate or its CAs", "step", step)
 	}
 	return nil
 }
@@ -301,9 +292,9 @@ func (k *keeper) fail(ctx context.Context, problem error) {
 
 // requeueAfter comes well before anything is due: changes by others arrive as events, and what is due only by time is due
 // for a third of its life.
-func (k *keeper) requeueAfter(t turn, now time.Time) time.Duration {
+func (k *keeper) requeueAfter(waits bool, now time.Time) time.Duration {
 	after := min(k.options.LeafLife/10, time.Hour)
-	if t.waits || k.late {
+	if waits || k.late {
 		after = min(after, k.untilSettled(now))
 	}
 	return after
