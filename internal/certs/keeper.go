@@ -62,7 +62,7 @@ const askAgain = 2 * time.Second
 // replica runs one, without a leader: writes are guarded by resourceVersion, so one wins and the others follow.
 type keeper struct {
 	options Options
-	part    part
+	section section
 	// injector: cert-manager's cainjector copies the bundle from a Secret into the configuration, so that the manager needn't write there.
 	injector bool
 
@@ -143,7 +143,7 @@ func (k *keeper) keep(ctx context.Context, offered func(is state, c decisionInpu
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	c := decisionInput{now: now, others: len(k.part.others(secret.Data)) > 0}
+	c := decisionInput{now: now, others: len(k.section.others(secret.Data)) > 0}
 	if c.settled, err = k.settled(config, secret.Data, now); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -165,9 +165,9 @@ func (k *keeper) keep(ctx context.Context, offered func(is state, c decisionInpu
 }
 
 // advance takes the one step that is due, and says which; "" when none is. Waits says that something is served once it has settled. What
-// can't be read in the part is as nothing.
+// can't be read in the section is as nothing.
 func (k *keeper) advance(data map[string][]byte, c decisionInput, offered func(is state, c decisionInput) (*offer, error)) (next state, step string, waits bool, err error) {
-	current, unreadable := k.part.decode(data)
+	current, unreadable := k.section.decode(data)
 	current, dropped := current.withoutExpired(c.now)
 	candidate, err := offered(current, c)
 	if err != nil {
@@ -227,18 +227,18 @@ func (k *keeper) store(ctx context.Context, secret *corev1.Secret) error {
 
 // write puts what the provider did into the record, at the resourceVersion it was read at.
 func (k *keeper) write(ctx context.Context, secret *corev1.Secret, next state, step string, now time.Time) error {
-	data, dropped := k.part.withoutDeadParts(secret.Data, now)
+	data, dropped := k.section.withoutDeadSections(secret.Data, now)
 	if step == "" && !dropped {
 		return nil
 	}
 	if step != "" {
-		content, err := k.part.encode(next)
+		content, err := k.section.encode(next)
 		if err != nil {
 			return err
 		}
-		data = k.part.replace(data, content)
+		data = k.section.replace(data, content)
 	}
-	secret.Data = k.typed(secret, maps.Clone(data))
+	secret.Data = typed(secret, maps.Clone(data))
 	if err := k.store(ctx, secret); err != nil {
 		return err
 	}
@@ -253,21 +253,6 @@ func (k *keeper) write(ctx context.Context, secret *corev1.Secret, next state, s
 		logger.Info("Changed the serving certificate or its CAs", "step", step)
 	}
 	return nil
-}
-
-// typed gives a new Secret the type that its content has, and keeps the keys in that an old one's type asks for.
-func (k *keeper) typed(secret *corev1.Secret, data map[string][]byte) map[string][]byte {
-	if secret.Type == "" && len(data[corev1.TLSCertKey]) > 0 {
-		secret.Type = corev1.SecretTypeTLS
-	}
-	if secret.Type == corev1.SecretTypeTLS {
-		for _, key := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
-			if data[key] == nil {
-				data[key] = []byte{}
-			}
-		}
-	}
-	return data
 }
 
 func (k *keeper) serve(leaf *pair) {

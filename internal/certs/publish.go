@@ -31,7 +31,7 @@ func (k *keeper) publish(ctx context.Context, config *admissionregistrationv1.Va
 		return err
 	}
 	before := k.late
-	if k.late = k.isLate(config, certificates(data, []string{k.part.caCert}), c); k.late && !before {
+	if k.late = k.isLate(config, certificates(data, []string{k.section.caCert}), c); k.late && !before {
 		log.FromContext(ctx).Info("Not ready before API servers know the CA: other CAs are trusted, so others may be serving", "settle", k.options.Settle.String())
 	}
 	if err := k.spread(ctx, config, handed, text, count); err != nil {

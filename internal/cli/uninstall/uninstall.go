@@ -187,11 +187,11 @@ func (u *Uninstaller) surveyBindings(ctx context.Context, s *Survey) error {
 			return fmt.Errorf("look for bindings of Autohealer's roles: %w", err)
 		}
 	}
-	roles := part{kind: clusterRoleKind}.names()
+	roles := component{kind: clusterRoleKind}.names()
 	report := func(kindOf string, o metav1.ObjectMeta, role rbacv1.RoleRef) {
 		if role.Kind == "ClusterRole" && slices.Contains(roles, role.Name) && o.Labels[label] != ours && o.Namespace != u.Namespace {
 			binding := about(kind(rbacv1.GroupName, kindOf), o.Namespace, o.Name)
-			s.Left = append(s.Left, fmt.Sprintf("%s binds a role of Autohealer's that will be gone: kubectl delete %s", title(binding), named(binding)))
+			s.Remaining = append(s.Remaining, fmt.Sprintf("%s binds a role of Autohealer's that will be gone: kubectl delete %s", title(binding), named(binding)))
 		}
 	}
 	for i := range inAll.Items {
@@ -210,7 +210,7 @@ func (u *Uninstaller) surveyNamespace(ctx context.Context, s *Survey) error {
 		return err
 	}
 	if !labelled(ns) {
-		s.Left = append(s.Left, fmt.Sprintf("%s has no label %s=%s, so somebody else made it. If nobody needs it: kubectl delete %s", title(ns), label, ours, named(ns)))
+		s.Remaining = append(s.Remaining, fmt.Sprintf("%s has no label %s=%s, so somebody else made it. If nobody needs it: kubectl delete %s", title(ns), label, ours, named(ns)))
 		return nil
 	}
 	others, err := u.others(ctx, s)
@@ -218,7 +218,7 @@ func (u *Uninstaller) surveyNamespace(ctx context.Context, s *Survey) error {
 		return err
 	}
 	if len(others) > 0 {
-		s.Left = append(s.Left, fmt.Sprintf("%s holds what isn't Autohealer's: %s. If nobody needs it: kubectl delete %s", title(ns), sample.List(others, ", "), named(ns)))
+		s.Remaining = append(s.Remaining, fmt.Sprintf("%s holds what isn't Autohealer's: %s. If nobody needs it: kubectl delete %s", title(ns), sample.List(others, ", "), named(ns)))
 		return nil
 	}
 	s.Delete[ownNamespace] = []*object{ns}
