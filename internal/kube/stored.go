@@ -39,11 +39,9 @@ type Stored struct {
 	Clock  clock.Clock
 	// Kinds that rule.
 	Kinds []RuleKind
-	// WatchFailures counts watches that failed. After each the API server is asked again: it may have failed since it may not watch any more, or
-	// since the CRD is gone.
+	// WatchFailures counts watches that failed, such as that of a CRD that is gone. After each the API server is asked again.
 	WatchFailures func() int64
-	// Lost is called by Start with why the rules in force aren't known any more, also while nothing is done; with "" once they are
-	// again.
+	// Lost is called by Start, also while nothing is done, with why the rules in force aren't known; with "" once they are again.
 	Lost func(why string)
 
 	mu     sync.Mutex
