@@ -38,7 +38,7 @@ var (
 		"controllers/outlierpolicy/translation.go: p.Clusters.Apply",
 		"controllers/probeconfig/scaling.go: r.Scales.Apply",
 		"controllers/weederconfig/pod_reconciler.go: r.Pods.Apply",
-		"internal/cli/undo/patches.go: hand.Apply",
+		"internal/cli/undo/records.go: hand.Apply",
 		"internal/cli/undo/records.go: writer.Apply",
 	}
 	// product is what runs in a cluster.

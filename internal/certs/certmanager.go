@@ -39,7 +39,7 @@ type CertManager struct {
 // NewCertManager gives a provider that does nothing before SetupWithManager. The zero issuer means one of its own, with a
 // CA that cert-manager makes.
 func NewCertManager(o Options, issuer Issuer) *CertManager {
-	return &CertManager{keeper: keeper{options: o.withDefaults(), part: certManagerPart, injector: true}, issuer: issuer}
+	return &CertManager{keeper: keeper{options: o.withDefaults(), section: certManagerSection, injector: true}, issuer: issuer}
 }
 
 // IssuedSecret is the Secret that cert-manager puts the certificate into. The manager reads it.

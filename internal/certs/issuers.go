@@ -190,7 +190,7 @@ type SelfSigned struct{ keeper }
 
 // NewSelfSigned gives a provider that does nothing before SetupWithManager.
 func NewSelfSigned(o Options) *SelfSigned {
-	return &SelfSigned{keeper{options: o.withDefaults(), part: selfSignedPart}}
+	return &SelfSigned{keeper{options: o.withDefaults(), section: selfSignedSection}}
 }
 
 // Reconcile takes the rotation step that is due, serves what the record holds and publishes its CAs.

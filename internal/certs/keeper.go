@@ -62,7 +62,7 @@ const askAgain = 2 * time.Second
 // replica runs one, without a leader: writes are guarded by resourceVersion, so one wins and the others follow.
 type keeper struct {
 	options Options
-	part    part
+	section section
 	// injector: cert-manager's cainjector copies the bundle from a Secret into the configuration, so that the manager needn't write there.
 	injector bool
 
@@ -81,17 +81,6 @@ type keeper struct {
 	seen   string
 	seenAt time.Time
 	late   bool
-}
-
-// turn is what becomes of a provider's part of the record.
-type turn struct {
-	// content of the part, to be written if step says what was done; "" when nothing is due.
-	content map[string][]byte
-	step    string
-	// leaf to serve; nil while there is none.
-	leaf *pair
-	// waits: something is served once it has settled.
-	waits bool
 }
 
 // decisionInput is what a provider decides on.
@@ -154,46 +143,44 @@ func (k *keeper) keep(ctx context.Context, offered func(is state, c decisionInpu
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	c := decisionInput{now: now, others: len(k.part.others(secret.Data)) > 0}
+	c := decisionInput{now: now, others: len(k.section.others(secret.Data)) > 0}
 	if c.settled, err = k.settled(config, secret.Data, now); err != nil {
 		return reconcile.Result{}, err
 	}
-	t, err := k.turn(secret.Data, c, offered)
+	next, step, waits, err := k.advance(secret.Data, c, offered)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("rotate the serving certificate: %w", err)
 	}
-	if err := k.write(ctx, secret, t, now); err != nil {
+	if err := k.write(ctx, secret, next, step, now); err != nil {
 		return reconcile.Result{}, err
 	}
-	k.serve(t.leaf)
+	k.serve(next.leaf)
 	if err := k.options.Ours(ctx); err != nil { // told of by whoever else asks
 		return reconcile.Result{RequeueAfter: askAgain}, nil //nolint:nilerr // it is no failure
 	}
 	if err := k.publish(ctx, config, handed, secret.Data, c); err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: k.requeueAfter(t, now)}, nil
+	return reconcile.Result{RequeueAfter: k.requeueAfter(waits, now)}, nil
 }
 
-// turn takes the one step that is due. What can't be read in the part is as nothing.
-func (k *keeper) turn(data map[string][]byte, c decisionInput, offered func(is state, c decisionInput) (*offer, error)) (turn, error) {
-	current, unreadable := k.part.decode(data)
+// advance takes the one step that is due, and says which; "" when none is. Waits says that something is served once it has settled. What
+// can't be read in the section is as nothing.
+func (k *keeper) advance(data map[string][]byte, c decisionInput, offered func(is state, c decisionInput) (*offer, error)) (next state, step string, waits bool, err error) {
+	current, unreadable := k.section.decode(data)
 	current, dropped := current.withoutExpired(c.now)
 	candidate, err := offered(current, c)
 	if err != nil {
-		return turn{}, err
+		return state{}, "", false, err
 	}
-	next, step := current.advance(candidate, c, k.options.Settle)
+	next, step = current.advance(candidate, c, k.options.Settle)
 	switch {
 	case unreadable != nil && step != "":
 		step = fmt.Sprintf("the Secret was unusable (%v): %s", unreadable, step)
 	case dropped && step == "":
 		step = "dropped expired CAs"
 	}
-	content, err := k.part.encode(next)
-	return turn{
-		content: content, step: step, leaf: next.leaf, waits: next.next != nil || candidate != nil && !next.serves(candidate.leaf),
-	}, err
+	return next, step, next.next != nil || candidate != nil && !next.serves(candidate.leaf), nil
 }
 
 // readConfiguration gives nil when there is none, and notes since when it has been as it is.
@@ -239,15 +226,19 @@ func (k *keeper) store(ctx context.Context, secret *corev1.Secret) error {
 }
 
 // write puts what the provider did into the record, at the resourceVersion it was read at.
-func (k *keeper) write(ctx context.Context, secret *corev1.Secret, t turn, now time.Time) error {
-	data, dropped := k.part.withoutDeadParts(secret.Data, now)
-	if t.step == "" && !dropped {
+func (k *keeper) write(ctx context.Context, secret *corev1.Secret, next state, step string, now time.Time) error {
+	data, dropped := k.section.withoutDeadSections(secret.Data, now)
+	if step == "" && !dropped {
 		return nil
 	}
-	if t.step != "" {
-		data = k.part.replace(data, t.content)
+	if step != "" {
+		content, err := k.section.encode(next)
+		if err != nil {
+			return err
+		}
+		data = k.section.replace(data, content)
 	}
-	secret.Data = k.typed(secret, maps.Clone(data))
+	secret.Data = typed(secret, maps.Clone(data))
 	if err := k.store(ctx, secret); err != nil {
 		return err
 	}
@@ -255,28 +246,13 @@ func (k *keeper) write(ctx context.Context, secret *corev1.Secret, t turn, now t
 	if dropped {
 		logger.Info("Dropped what another provider left behind: its CAs have expired")
 	}
-	if t.leaf != nil {
-		logger = logger.WithValues("certificateExpires", t.leaf.notAfter())
+	if next.leaf != nil {
+		logger = logger.WithValues("certificateExpires", next.leaf.notAfter())
 	}
-	if t.step != "" {
-		logger.Info("Changed the serving certificate or its CAs", "step", t.step)
+	if step != "" {
+		logger.Info("Changed the serving certificate or its CAs", "step", step)
 	}
 	return nil
-}
-
-// typed gives a new Secret the type that its content has, and keeps the keys in that an old one's type asks for.
-func (k *keeper) typed(secret *corev1.Secret, data map[string][]byte) map[string][]byte {
-	if secret.Type == "" && len(data[corev1.TLSCertKey]) > 0 {
-		secret.Type = corev1.SecretTypeTLS
-	}
-	if secret.Type == corev1.SecretTypeTLS {
-		for _, key := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
-			if data[key] == nil {
-				data[key] = []byte{}
-			}
-		}
-	}
-	return data
 }
 
 func (k *keeper) serve(leaf *pair) {
@@ -301,9 +277,9 @@ func (k *keeper) fail(ctx context.Context, problem error) {
 
 // requeueAfter comes well before anything is due: changes by others arrive as events, and what is due only by time is due
 // for a third of its life.
-func (k *keeper) requeueAfter(t turn, now time.Time) time.Duration {
+func (k *keeper) requeueAfter(waits bool, now time.Time) time.Duration {
 	after := min(k.options.LeafLife/10, time.Hour)
-	if t.waits || k.late {
+	if waits || k.late {
 		after = min(after, k.untilSettled(now))
 	}
 	return after

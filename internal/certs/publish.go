@@ -31,7 +31,7 @@ func (k *keeper) publish(ctx context.Context, config *admissionregistrationv1.Va
 		return err
 	}
 	before := k.late
-	if k.late = k.isLate(config, certificates(data, []string{k.part.caCert}), c); k.late && !before {
+	if k.late = k.isLate(config, certificates(data, []string{k.section.caCert}), c); k.late && !before {
 		log.FromContext(ctx).Info("Not ready before API servers know the CA: other CAs are trusted, so others may be serving", "settle", k.options.Settle.String())
 	}
 	if err := k.spread(ctx, config, handed, text, count); err != nil {
@@ -43,11 +43,14 @@ func (k *keeper) publish(ctx context.Context, config *admissionregistrationv1.Va
 	return nil
 }
 
-// spread writes the bundle where it belongs, unless it is there.
+// spread writes the bundle where it belongs, unless it is there: at the resourceVersion that was read before the record was (see keep).
 func (k *keeper) spread(ctx context.Context, config *admissionregistrationv1.ValidatingWebhookConfiguration, handed *corev1.Secret, text []byte, count int) error {
 	switch {
 	case k.injector && !bytes.Equal(handed.Data[bundleKey], text):
-		if err := k.hand(ctx, handed, text); err != nil {
+		handed.Labels = labels
+		handed.Annotations = map[string]string{cmv1.AllowsInjectionFromSecretAnnotation: "true"}
+		handed.Data = map[string][]byte{bundleKey: text}
+		if err := k.store(ctx, handed); err != nil {
 			return err
 		}
 		log.FromContext(ctx).Info("Wrote the CA bundle for the cainjector", "authorities", count)
@@ -58,14 +61,6 @@ func (k *keeper) spread(ctx context.Context, config *admissionregistrationv1.Val
 		log.FromContext(ctx).Info("Published the CA bundle", "authorities", count)
 	}
 	return nil
-}
-
-// hand writes the bundle for the cainjector, at the resourceVersion that was read before the record was: see keep.
-func (k *keeper) hand(ctx context.Context, secret *corev1.Secret, text []byte) error {
-	secret.Labels = labels
-	secret.Annotations = map[string]string{cmv1.AllowsInjectionFromSecretAnnotation: "true"}
-	secret.Data = map[string][]byte{bundleKey: text}
-	return k.store(ctx, secret)
 }
 
 // isLate says whether API servers may not know the CA of what is served yet while they know others. A replica that was

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/cert"
 )
 
@@ -15,9 +16,9 @@ import (
 // replicas that serve it and replicas that don't run side by side. Managers publish them and never change the key.
 const trustedKey = "trusted-ca.crt"
 
-// part is what one provider keeps in the record, by key. Each provider writes its own part alone and publishes the CAs of
-// all parts: replicas with different providers serve side by side while a Deployment rolls from one to the other.
-type part struct {
+// section is what one provider keeps in the record, by key. Each provider writes its own section alone and publishes the CAs of
+// all sections: replicas with different providers serve side by side while a Deployment rolls from one to the other.
+type section struct {
 	leafCert, leafKey string
 	// ca signed the leaf. The key is empty where somebody else has it.
 	caCert, caKey string
@@ -27,32 +28,32 @@ type part struct {
 	previous string
 }
 
-// The parts. The first one's first three keys are the usual ones, so that other tools can read them.
+// The sections. The first one's first three keys are the usual ones, so that other tools can read them.
 var (
-	selfSignedPart = part{
+	selfSignedSection = section{
 		leafCert: "tls.crt", leafKey: "tls.key", caCert: "ca.crt", caKey: "ca.key",
 		nextCert: "next-ca.crt", nextKey: "next-ca.key", previous: "previous-ca.crt",
 	}
-	certManagerPart = part{
+	certManagerSection = section{
 		leafCert: "cert-manager-tls.crt", leafKey: "cert-manager-tls.key", caCert: "cert-manager-ca.crt",
 		nextCert: "cert-manager-next-ca.crt", previous: "cert-manager-previous-ca.crt",
 	}
-	parts = []part{selfSignedPart, certManagerPart}
+	sections = []section{selfSignedSection, certManagerSection}
 )
 
-func (p part) authorities() []string { return []string{p.caCert, p.nextCert, p.previous} }
+func (p section) authorities() []string { return []string{p.caCert, p.nextCert, p.previous} }
 
-func (p part) keys() []string {
+func (p section) keys() []string {
 	return append(p.authorities(), p.leafCert, p.leafKey, p.caKey, p.nextKey)
 }
 
-// in says whether data has something of the part.
-func (p part) in(data map[string][]byte) bool {
+// in says whether data has something of the section.
+func (p section) in(data map[string][]byte) bool {
 	return slices.ContainsFunc(p.keys(), func(key string) bool { return len(data[key]) > 0 })
 }
 
-// replace puts the part's new content into the record's data and leaves the rest alone.
-func (p part) replace(data, content map[string][]byte) map[string][]byte {
+// replace puts the section's new content into the record's data and leaves the rest alone.
+func (p section) replace(data, content map[string][]byte) map[string][]byte {
 	replaced := maps.Clone(data)
 	if replaced == nil {
 		replaced = map[string][]byte{}
@@ -64,15 +65,15 @@ func (p part) replace(data, content map[string][]byte) map[string][]byte {
 	return replaced
 }
 
-// others are the CAs that the record has beside the part's: somebody may be serving what they signed.
-func (p part) others(data map[string][]byte) []*x509.Certificate {
+// others are the CAs that the record has beside the section's: somebody may be serving what they signed.
+func (p section) others(data map[string][]byte) []*x509.Certificate {
 	return certificates(p.replace(data, nil), trustKeys())
 }
 
 // trustKeys of the record have the CAs to trust.
 func trustKeys() []string {
 	keys := []string{trustedKey}
-	for _, p := range parts {
+	for _, p := range sections {
 		keys = append(keys, p.authorities()...)
 	}
 	return keys
@@ -97,7 +98,7 @@ func bundle(data map[string][]byte) (text []byte, count int, err error) {
 }
 
 // certificates parses what the keys hold. What can't be read is left out: another provider or a person put it there, and
-// it must not keep this one from working. A provider checks its own part by itself.
+// it must not keep this one from working. A provider checks its own section by itself.
 func certificates(data map[string][]byte, keys []string) []*x509.Certificate {
 	var all []*x509.Certificate
 	for _, key := range keys {
@@ -109,11 +110,11 @@ func certificates(data map[string][]byte, keys []string) []*x509.Certificate {
 	return all
 }
 
-// withoutDeadParts drops the parts of other providers whose CAs have all expired, and says whether there were any. This
+// withoutDeadSections drops the sections of other providers whose CAs have all expired, and says whether there were any. This
 // provider drops its own expired CAs one by one.
-func (p part) withoutDeadParts(data map[string][]byte, now time.Time) (map[string][]byte, bool) {
+func (p section) withoutDeadSections(data map[string][]byte, now time.Time) (map[string][]byte, bool) {
 	dropped := false
-	for _, other := range parts {
+	for _, other := range sections {
 		if other == p || !other.in(data) {
 			continue
 		}
@@ -123,6 +124,21 @@ func (p part) withoutDeadParts(data map[string][]byte, now time.Time) (map[strin
 		}
 	}
 	return data, dropped
+}
+
+// typed gives a new Secret the type that its content has, and keeps the keys in that an old one's type asks for.
+func typed(secret *corev1.Secret, data map[string][]byte) map[string][]byte {
+	if secret.Type == "" && len(data[corev1.TLSCertKey]) > 0 {
+		secret.Type = corev1.SecretTypeTLS
+	}
+	if secret.Type == corev1.SecretTypeTLS {
+		for _, key := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
+			if data[key] == nil {
+				data[key] = []byte{}
+			}
+		}
+	}
+	return data
 }
 
 func expired(c *x509.Certificate, now time.Time) bool { return !now.Before(c.NotAfter) }

@@ -217,7 +217,7 @@ func TestNoErrorShowsAKey(t *testing.T) {
 	for _, spoiled := range []string{"tls.crt", "tls.key", "ca.crt"} {
 		bad := map[string][]byte{"tls.crt": data["tls.crt"], "tls.key": data["tls.key"], "ca.crt": data["ca.crt"], "ca.key": data["ca.key"]}
 		bad[spoiled] = data["ca.key"]
-		_, err := selfSignedPart.decode(bad)
+		_, err := selfSignedSection.decode(bad)
 		g.Expect(err).To(MatchError(Not(ContainSubstring(key))), spoiled)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// state is what a provider keeps in its part of the record.
+// state is what a provider keeps in its section of the record.
 type state struct {
 	// leaf is what every replica serves, and ca signed it; nil at first.
 	leaf, ca *pair
@@ -103,8 +103,8 @@ func (s state) withoutExpired(now time.Time) (state, bool) {
 	return s, dropped
 }
 
-// encode gives the part's content.
-func (p part) encode(s state) (map[string][]byte, error) {
+// encode gives the section's content.
+func (p section) encode(s state) (map[string][]byte, error) {
 	data := map[string][]byte{}
 	for _, of := range p.pairs(&s) {
 		if held := *of.pair; held != nil {
@@ -124,9 +124,9 @@ func (p part) encode(s state) (map[string][]byte, error) {
 	return data, nil
 }
 
-// decode reads the part's content. It is strict: what it can't read or what doesn't fit together is an error, so that
+// decode reads the section's content. It is strict: what it can't read or what doesn't fit together is an error, so that
 // the caller starts afresh instead of serving something that no API server accepts.
-func (p part) decode(data map[string][]byte) (s state, err error) {
+func (p section) decode(data map[string][]byte) (s state, err error) {
 	for _, of := range p.pairs(&s) {
 		if len(data[of.cert])+len(data[of.key]) == 0 {
 			continue
@@ -151,12 +151,12 @@ func (p part) decode(data map[string][]byte) (s state, err error) {
 	return s, nil
 }
 
-// held is where a pair of a state is in the part; key is "" where it has none.
+// held is where a pair of a state is in the section; key is "" where it has none.
 type held struct {
 	cert, key string
 	pair      **pair
 }
 
-func (p part) pairs(s *state) []held {
+func (p section) pairs(s *state) []held {
 	return []held{{p.leafCert, p.leafKey, &s.leaf}, {p.caCert, p.caKey, &s.ca}, {p.nextCert, p.nextKey, &s.next}}
 }

@@ -217,8 +217,8 @@ func (a *App) printUndone(r undo.Result, suffix string) {
 	if r.Held != nil {
 		fmt.Fprintf(a.Out, "  %s\n", a.heldText(r.Held))
 	}
-	for _, again := range r.Again {
-		fmt.Fprintf(a.Out, "  %s\n", again)
+	if r.Again != "" {
+		fmt.Fprintf(a.Out, "  %s\n", r.Again)
 	}
 }
 

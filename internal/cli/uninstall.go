@@ -68,12 +68,12 @@ func (a *App) runUninstall(ctx context.Context, o *uninstallOptions) error {
 		return fmt.Errorf("nothing was done, since not all of it can be:\n  %s%s", strings.Join(found.Blocked, "\n  "), roleHintFor(found.Blocked))
 	case found.Nothing():
 		fmt.Fprintln(a.Out, "Nothing of Autohealer is in this cluster.")
-		a.printRemaining(found.Left)
+		a.printRemaining(found.Remaining)
 		return nil
 	}
 	found.Write(a.Out)
 	if o.dryRun.value == "client" {
-		a.printRemaining(found.Left)
+		a.printRemaining(found.Remaining)
 		fmt.Fprintln(a.Out, "Nothing was done"+o.dryRun.suffix()+".")
 		return nil
 	}
@@ -87,7 +87,7 @@ func (a *App) runUninstall(ctx context.Context, o *uninstallOptions) error {
 		fmt.Fprintf(a.ErrOut, "error: uninstall stopped at: %v\nWhat was done so far holds. To go on, run it again; to let Autohealer go on instead, if it is there still: kubectl autohealer thaw\n", err)
 		return exitStatus(exitFound)
 	}
-	a.printRemaining(found.Left)
+	a.printRemaining(found.Remaining)
 	if o.dryRun.value == "server" {
 		fmt.Fprintln(a.Out, "Nothing was done, and all of it can be"+o.dryRun.suffix()+".")
 		return nil

@@ -173,12 +173,12 @@ const checkInterval = 5 * time.Second
 
 // Await returns when the cluster is this installation's: for a manager that acts without being elected.
 func (m *Marker) Await(ctx context.Context) error {
-	said := ""
+	logged := ""
 	return wait.PollUntilContextCancel(ctx, checkInterval, true, func(ctx context.Context) (bool, error) {
 		err := m.Ours(ctx)
-		if err != nil && err.Error() != said {
-			said = err.Error()
-			log.FromContext(ctx).Info("Waiting until this installation may act", "reason", said)
+		if err != nil && err.Error() != logged {
+			logged = err.Error()
+			log.FromContext(ctx).Info("Waiting until this installation may act", "reason", logged)
 		}
 		return err == nil, nil
 	})

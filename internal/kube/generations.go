@@ -21,18 +21,20 @@ import (
 var ErrSuperseded = errors.New("superseded")
 
 const (
-	// maxReadsPerPage for each page of a list of all are asked for one by one; more are listed at once.
-	maxReadsPerPage = 4
-	// pageSize is how many policies API server and manager read in a few milliseconds.
-	pageSize = 500
-	// maxPages bounds that list, as listTimeout does. What lies past 20,000 policies, or wasn't read in time, is asked for one by one
+	// maxReadsPerChunk for each chunk of a list of all are asked for one by one; more are listed at once.
+	maxReadsPerChunk = 4
+	// chunkSize is how many policies API server and manager read in a few milliseconds.
+	chunkSize = 500
+	// maxChunks bounds that list, as listTimeout does. What lies past 20,000 policies, or wasn't read in time, is asked for one by one
 	// for as long as those who ask have time. What isn't reached is unconfirmed, and nobody may act for it.
-	maxPages = 40
+	maxChunks = 40
 	// maxConcurrentReads are how many policies are asked for at a time.
 	maxConcurrentReads = 8
 	// retryListAfter after a list that failed. Meanwhile policies are asked for one by one, so that those who ask again and again get
 	// further even where no list comes to its end in their time.
 	retryListAfter = 5 * time.Second
+	// answerValidFor is how long an answer is used.
+	answerValidFor = time.Second
 	// forgetAfter is when answers are dropped that nobody asked for any more.
 	forgetAfter = time.Minute
 )
@@ -45,8 +47,6 @@ type Generations struct {
 	Clock  clock.PassiveClock
 	// Stored is asked first whether the rules in force are those that are stored. Default: it isn't asked.
 	Stored *Stored
-	// Keep is how long an answer is used; one second when zero.
-	Keep time.Duration
 
 	reads singleflight.Group // by UID, and "" for the list: those who ask at once share a read
 
@@ -55,7 +55,7 @@ type Generations struct {
 	wanted   map[types.UID]time.Time  // needs mu: when a policy was last asked for
 	listed   time.Time                // needs mu: when the last list began
 	failed   time.Time                // needs mu: when it failed; zero when it didn't
-	pages    int                      // needs mu: of the last list
+	chunks   int                      // needs mu: of the last list
 	prunedAt time.Time                // needs mu: when answers were dropped last
 }
 
@@ -90,16 +90,16 @@ func (g *Generations) CheckAll(ctx context.Context, kind schema.GroupVersionKind
 			return wrong
 		}
 	}
-	asked := g.Clock.Now()
-	left, list := g.unconfirmed(admitted, asked)
+	requestedAt := g.Clock.Now()
+	remaining, list := g.unconfirmed(admitted, requestedAt)
 	for list && ctx.Err() == nil {
 		_, _ = g.once(ctx, everyPolicy, func(ctx context.Context) any { g.readAll(ctx, kind); return nil }) // what it lacks is asked for by itself
-		left, list = g.unconfirmed(admitted, asked)
+		remaining, list = g.unconfirmed(admitted, requestedAt)
 	}
 	var mu sync.Mutex
 	var asking errgroup.Group
 	asking.SetLimit(maxConcurrentReads)
-	for _, a := range left {
+	for _, a := range remaining {
 		asking.Go(func() error {
 			if err := g.confirm(ctx, kind, a); err != nil {
 				mu.Lock()
@@ -116,7 +116,7 @@ func (g *Generations) CheckAll(ctx context.Context, kind schema.GroupVersionKind
 // unconfirmed are those policies of which no answer says that they are what was admitted. An answer that was kept is used only to confirm: one
 // that differs is most likely older than the admission. List says that some have no answer, and so many policies were asked for lately that one
 // list costs the API server less than a read for each. There is none soon after one that failed, nor where one answered already.
-func (g *Generations) unconfirmed(admitted []Admission, asked time.Time) (left []Admission, list bool) {
+func (g *Generations) unconfirmed(admitted []Admission, requestedAt time.Time) (remaining []Admission, list bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.wanted == nil {
@@ -124,31 +124,31 @@ func (g *Generations) unconfirmed(admitted []Admission, asked time.Time) (left [
 	}
 	now, unknown := g.Clock.Now(), false
 	for _, a := range admitted {
-		g.wanted[a.UID] = asked
+		g.wanted[a.UID] = requestedAt
 		known, ok := g.known[a.UID]
-		ok = ok && g.usable(known.at, asked, now)
+		ok = ok && usable(known.at, requestedAt, now)
 		if ok && known.number == a.Generation {
 			continue
 		}
-		left = append(left, a)
+		remaining = append(remaining, a)
 		unknown = unknown || !ok
 	}
-	answered := g.usable(g.listed, asked, now) || now.Sub(g.failed) < retryListAfter
-	return left, unknown && !answered && g.manyWanted(now)
+	answered := usable(g.listed, requestedAt, now) || now.Sub(g.failed) < retryListAfter
+	return remaining, unknown && !answered && g.manyWanted(now)
 }
 
 // usable says whether an answer to what the API server was asked at some time may be used by who asks.
-func (g *Generations) usable(at, asked, now time.Time) bool {
-	return !at.Before(asked) || now.Sub(at) < g.validFor()
+func usable(at, requestedAt, now time.Time) bool {
+	return !at.Before(requestedAt) || now.Sub(at) < answerValidFor
 }
 
 // manyWanted needs mu.
 func (g *Generations) manyWanted(now time.Time) bool {
 	lately := 0
 	for uid, at := range g.wanted {
-		if now.Sub(at) >= 2*g.validFor() {
+		if now.Sub(at) >= 2*answerValidFor {
 			delete(g.wanted, uid)
-		} else if lately++; lately > maxReadsPerPage*max(1, g.pages) {
+		} else if lately++; lately > maxReadsPerChunk*max(1, g.chunks) {
 			return true
 		}
 	}
@@ -158,14 +158,14 @@ func (g *Generations) manyWanted(now time.Time) bool {
 // confirm for one policy, by a read of one's own or by that of somebody else. What that says is used as what was kept is: where it began
 // before, only to confirm.
 func (g *Generations) confirm(ctx context.Context, kind schema.GroupVersionKind, of Admission) error {
-	asked := g.Clock.Now()
+	requestedAt := g.Clock.Now()
 	for {
 		r, err := g.read(ctx, kind, of)
 		if err != nil {
 			return fmt.Errorf("read %s %s before acting for it: %w", kind.Kind, of.Key, err)
 		}
 		err = r.confirms(kind, of)
-		if !r.at.Before(asked) || err == nil && g.usable(r.at, asked, g.Clock.Now()) {
+		if !r.at.Before(requestedAt) || err == nil && usable(r.at, requestedAt, g.Clock.Now()) {
 			return err
 		}
 	}
@@ -229,50 +229,43 @@ func (r *policyRead) confirms(kind schema.GroupVersionKind, of Admission) error 
 	return nil
 }
 
-// readAll reads page by page. All are of the moment of the first one, which is after the list began: what was read before one fails is true as well.
+// readAll reads chunk by chunk. All are of the moment of the first one, which is after the list began: what was read before one fails is true as well.
 func (g *Generations) readAll(ctx context.Context, kind schema.GroupVersionKind) {
-	began, failed, pages, next := g.Clock.Now(), time.Time{}, 0, ""
-	for pages == 0 || next != "" && pages < maxPages {
-		var page metav1.PartialObjectMetadataList
-		page.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		if err := g.Reader.List(ctx, &page, client.Limit(pageSize), client.Continue(next)); err != nil {
+	began, failed, chunks, next := g.Clock.Now(), time.Time{}, 0, ""
+	for chunks == 0 || next != "" && chunks < maxChunks {
+		var chunk metav1.PartialObjectMetadataList
+		chunk.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		if err := g.Reader.List(ctx, &chunk, client.Limit(chunkSize), client.Continue(next)); err != nil {
 			failed = g.Clock.Now()
 			break
 		}
-		for i := range page.Items {
-			g.store(began, &page.Items[i])
+		for i := range chunk.Items {
+			g.store(began, &chunk.Items[i])
 		}
-		next = page.Continue
-		pages++
+		next = chunk.Continue
+		chunks++
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.listed, g.pages, g.failed = began, pages, failed
+	g.listed, g.chunks, g.failed = began, chunks, failed
 }
 
 // store keeps the API server's answer to a read that began at some time, and from time to time drops answers that nothing used lately.
-func (g *Generations) store(asked time.Time, of *metav1.PartialObjectMetadata) {
+func (g *Generations) store(requestedAt time.Time, of *metav1.PartialObjectMetadata) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.known == nil {
 		g.known = map[types.UID]generation{}
 	}
-	if asked.Sub(g.prunedAt) > forgetAfter {
-		g.prunedAt = asked
+	if requestedAt.Sub(g.prunedAt) > forgetAfter {
+		g.prunedAt = requestedAt
 		for uid, k := range g.known {
-			if asked.Sub(k.at) > forgetAfter {
+			if requestedAt.Sub(k.at) > forgetAfter {
 				delete(g.known, uid)
 			}
 		}
 	}
-	if of.DeletionTimestamp == nil && !asked.Before(g.known[of.UID].at) {
-		g.known[of.UID] = generation{of.Generation, asked}
+	if of.DeletionTimestamp == nil && !requestedAt.Before(g.known[of.UID].at) {
+		g.known[of.UID] = generation{of.Generation, requestedAt}
 	}
-}
-
-func (g *Generations) validFor() time.Duration {
-	if g.Keep == 0 {
-		return time.Second
-	}
-	return g.Keep
 }

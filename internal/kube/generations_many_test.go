@@ -137,7 +137,7 @@ func TestOneListAnswersForAllWhoAreAskedAbout(t *testing.T) {
 		{policies: 650, pages: 2, within: 20 * time.Millisecond},
 		{policies: 5000, pages: 10, within: 100 * time.Millisecond},
 		{policies: 5000, perPage: 190 * time.Millisecond, pages: 10, within: 1900 * time.Millisecond}, // longer than answers are kept
-		{policies: 20100, pages: maxPages, gets: 100, within: 430 * time.Millisecond},
+		{policies: 20100, pages: maxChunks, gets: 100, within: 430 * time.Millisecond},
 		{policies: 1400, broken: 2, pages: 2, gets: 900, within: 250 * time.Millisecond},
 		{policies: 5000, perPage: 700 * time.Millisecond, pages: 8, gets: 1500, within: listTimeout + 400*time.Millisecond},
 	} {

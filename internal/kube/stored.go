@@ -39,11 +39,9 @@ type Stored struct {
 	Clock  clock.Clock
 	// Kinds that rule.
 	Kinds []RuleKind
-	// WatchFailures counts watches that failed. After each the API server is asked again: it may have failed since it may not watch any more, or
-	// since the CRD is gone. Default: none does.
+	// WatchFailures counts watches that failed, such as that of a CRD that is gone. After each the API server is asked again.
 	WatchFailures func() int64
-	// Lost is called by Start with why the rules in force aren't known any more, also while nothing is done; with "" once they are
-	// again.
+	// Lost is called by Start, also while nothing is done, with why the rules in force aren't known; with "" once they are again.
 	Lost func(why string)
 
 	mu     sync.Mutex
@@ -107,11 +105,11 @@ func (s *Stored) Start(ctx context.Context) error {
 			lost = err.Error()
 		}
 		if lost != was {
-			says := "Guardrails can be read again"
+			message := "Guardrails can be read again"
 			if lost != "" {
-				says = "Can't read what Guardrails forbid, so nothing new is done"
+				message = "Can't read what Guardrails forbid, so nothing new is done"
 			}
-			log.FromContext(ctx).Info(says, "reason", lost)
+			log.FromContext(ctx).Info(message, "reason", lost)
 			s.Lost(lost)
 		}
 		select {
@@ -235,14 +233,7 @@ func (s *Stored) mustList(r RuleKind, seen *storedState, inForce map[types.UID]i
 
 // watchChanged says whether the watch delivered an event since the last list, or failed.
 func (s *Stored) watchChanged(r RuleKind, seen *storedState) bool {
-	return r.All.Changes() != seen.changes || s.watchFailures() != seen.watchFailures
-}
-
-func (s *Stored) watchFailures() int64 {
-	if s.WatchFailures == nil {
-		return 0
-	}
-	return s.WatchFailures()
+	return r.All.Changes() != seen.changes || s.WatchFailures() != seen.watchFailures
 }
 
 // relist asks the API server, unless it has just failed to answer somebody else.
@@ -250,7 +241,7 @@ func (s *Stored) relist(ctx context.Context, r RuleKind, seen *storedState, now 
 	if seen.failed != nil && now.Sub(seen.failedAt) < relistInterval {
 		return seen.failed
 	}
-	changes, interruptions := r.All.Changes(), s.watchFailures()
+	changes, interruptions := r.All.Changes(), s.WatchFailures()
 	generations, err := s.list(ctx, r)
 	if err != nil {
 		seen.failed, seen.failedAt = fmt.Errorf("list every %s before acting: %w", r.Kind.Kind, err), s.Clock.Now()

@@ -64,7 +64,7 @@ func (k *known) Changes() int                 { return k.changes }
 
 // rulings watch two kinds: one that rules, and one that lifts.
 func rulings(server *lister, clock *testingclock.FakeClock, rails, exceptions *known) *Stored {
-	return &Stored{Reader: server, Clock: clock, Kinds: []RuleKind{
+	return &Stored{Reader: server, Clock: clock, WatchFailures: func() int64 { return 0 }, Kinds: []RuleKind{
 		{Kind: anyKind.GroupVersion().WithKind("Guardrail"), Definition: "guardrails.example.com", All: rails},
 		{Kind: anyKind.GroupVersion().WithKind("GuardrailException"), All: exceptions, AdditiveOnly: true},
 	}}

@@ -36,8 +36,8 @@ type Watch struct {
 
 // On watches objects like this one, which the cache has as a T: seen is called for new and changed ones, gone for deleted
 // ones ([Handlers]).
-func On[T any](like client.Object, seen, gone func(T)) Watch {
-	return Watch{like, func(lost func(error)) toolscache.ResourceEventHandlerFuncs { return Handlers(seen, gone, lost) }}
+func On[T any](example client.Object, seen, gone func(T)) Watch {
+	return Watch{example, func(lost func(error)) toolscache.ResourceEventHandlerFuncs { return Handlers(seen, gone, lost) }}
 }
 
 // Watches are the informers' watches of one part of the manager.
@@ -99,7 +99,7 @@ func (w *Watches) Add(ctx context.Context, one Watch) (toolscache.ResourceEventH
 
 // ErrHistoryLost: the API server has an object in an older state than it has shown before, as after a restore of etcd.
 // Everything that this process knows may be of a history that never happened, and newer than all events to come.
-var ErrHistoryLost = errors.New("the API server went back to an older state; all must be read anew")
+var ErrHistoryLost = errors.New("the API server went back to an older state; all must be read again")
 
 // Handlers turns an informer's events into calls: seen for what is new or changed, gone for what isn't there any more. An
 // object that was deleted and made anew under its name while the watch was away is gone first. lost is called for each object

@@ -96,9 +96,9 @@ func trimNamespace(object any) (any, error) {
 // trimWorkload leaves whether people ask to leave it alone.
 func trimWorkload(object any) (any, error) {
 	if w, ok := object.(*metav1.PartialObjectMetadata); ok {
-		until, asked := w.Annotations[v1alpha1.AnnotationHoldUntil]
+		until, annotated := w.Annotations[v1alpha1.AnnotationHoldUntil]
 		w.ObjectMeta = trimMeta(w.ObjectMeta, false)
-		if asked {
+		if annotated {
 			w.Annotations = map[string]string{v1alpha1.AnnotationHoldUntil: until}
 		}
 	}

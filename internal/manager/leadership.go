@@ -84,7 +84,7 @@ func (l *leadership) renew(ctx context.Context, record resourcelock.LeaderElecti
 		l.renewed.Store(nil)
 		return write()
 	}
-	asked := l.Clock.Now()
+	requestedAt := l.Clock.Now()
 	if err := l.ours(ctx); err != nil {
 		if isForeign(err) {
 			l.renewed.Store(nil)
@@ -95,7 +95,7 @@ func (l *leadership) renew(ctx context.Context, record resourcelock.LeaderElecti
 	if err := write(); err != nil {
 		return err // whatever was held before still is
 	}
-	l.renewed.Store(&asked)
+	l.renewed.Store(&requestedAt)
 	return nil
 }
 
@@ -143,23 +143,23 @@ func (m loggedReadiness) AddReadyzCheck(name string, check healthz.Checker) erro
 // logged logs what a check says when it says something else than before; probes come every few seconds.
 func logged(log logr.Logger, check healthz.Checker) healthz.Checker {
 	var mu sync.Mutex
-	said := ""
+	last := ""
 	return func(r *http.Request) error {
 		err := check(r)
-		says := ""
+		text := ""
 		if err != nil {
-			says = err.Error()
+			text = err.Error()
 		}
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
-		case says == said:
+		case text == last:
 		case err != nil:
-			log.Info("Not ready", "reason", says)
+			log.Info("Not ready", "reason", text)
 		default:
 			log.Info("Ready")
 		}
-		said = says
+		last = text
 		return err
 	}
 }

@@ -59,9 +59,9 @@ func addEnvoyFlags(flags *flag.FlagSet, o *envoyOptions) {
 			"Nobody else gets anything.", o.addClient)
 	flags.Func("ejections-from",
 		"NAMESPACE/SERVICE/PORT: the ready endpoints of this Service are Envoys that are asked every 5s whom they have ejected, at their "+
-			"--ejections-port; it is told in the status of OutlierPolicies. PORT is the name or number of the Service's. Repeatable.", o.ejectionsFrom.add)
+			"--ejections-port; the status of OutlierPolicies reports it. PORT is the name or number of the Service's. Repeatable.", o.ejectionsFrom.add)
 	flags.BoolVar(&o.plaintext, "xds-plaintext", false,
-		"Serve without --xds-client-ca on other addresses than loopback, too: whoever reaches them gets the endpoints of all Services that policies are for.")
+		"Serve without --xds-client-ca on other addresses than loopback, too: all who reach them get the endpoints of all Services that policies are for.")
 }
 
 // addClient reads one. The last = counts: a SPIFFE ID may have one in its path.
@@ -190,11 +190,11 @@ type envoyService struct {
 
 // add reads one.
 func (all *envoyServices) add(value string) error {
-	parts := strings.Split(value, "/")
-	if len(parts) != 3 || parts[0] == "" || parts[1] == "" || parts[2] == "" {
+	segments := strings.Split(value, "/")
+	if len(segments) != 3 || segments[0] == "" || segments[1] == "" || segments[2] == "" {
 		return fmt.Errorf("%q is not NAMESPACE/SERVICE/PORT", value)
 	}
-	*all = append(*all, envoyService{types.NamespacedName{Namespace: parts[0], Name: parts[1]}, parts[2]})
+	*all = append(*all, envoyService{types.NamespacedName{Namespace: segments[0], Name: segments[1]}, segments[2]})
 	return nil
 }
 
@@ -221,16 +221,16 @@ func newEnvoyClient(o envoyOptions, routed *outliers.Informers, serving certific
 // endpoints are the Envoys behind the Services, and what leads to none.
 func (all *envoyServices) endpoints(ctx context.Context, hosts func(context.Context, types.NamespacedName, string) ([]outlier.Host, error)) (found []envoys.Endpoint, missing []string, err error) {
 	for _, s := range *all {
-		behind, err := hosts(ctx, s.NamespacedName, s.port)
+		ready, err := hosts(ctx, s.NamespacedName, s.port)
 		switch {
 		case errors.Is(err, outliers.ErrNoPort):
 			missing = append(missing, err.Error())
 		case err != nil:
 			return nil, nil, err
-		case len(behind) == 0:
+		case len(ready) == 0:
 			missing = append(missing, fmt.Sprintf("Service %s has no ready endpoints", s.NamespacedName))
 		}
-		for _, h := range behind {
+		for _, h := range ready {
 			e := envoys.Endpoint{Name: s.Namespace + "/" + h.Pod, Address: net.JoinHostPort(h.Address, strconv.FormatUint(uint64(h.Port), 10))}
 			if h.Pod == "" {
 				e.Name = e.Address

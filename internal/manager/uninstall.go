@@ -22,6 +22,7 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/certs"
 	"github.com/resourcestack/autohealer/internal/domain/lease"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 	"github.com/resourcestack/autohealer/internal/installation"
 	"github.com/resourcestack/autohealer/internal/kinds"
 )
@@ -30,29 +31,26 @@ import (
 // policies whose finalizer waits for a manager would wait for ever.
 const uninstallCheck = "uninstall-check"
 
-// maxNamed is how many policies are named.
-const maxNamed = 20
-
 // checkUninstall gives the exit code: 0 the manager may go, 1 it may not, 2 that can't be told.
 func checkUninstall(ctx context.Context, flags *flag.FlagSet, args []string, out io.Writer) int {
 	if err := flags.Parse(args); err != nil || flags.NArg() > 0 {
 		fmt.Fprintf(out, "autohealer: %s takes no argument but --kubeconfig\n", uninstallCheck)
 		return 2
 	}
-	var left []string
+	var pending []string
 	config, err := ctrl.GetConfig()
 	if err == nil {
 		var client metadata.Interface
 		if client, err = metadata.NewForConfig(config); err == nil {
-			left, err = notUndone(ctx, client)
+			pending, err = notUndone(ctx, client)
 		}
 	}
 	switch {
 	case err != nil:
 		fmt.Fprintf(out, "Can't find out whether Autohealer has something to undo: %v\n", err)
 		return 2
-	case len(left) > 0:
-		fmt.Fprint(out, refusal(left))
+	case len(pending) > 0:
+		fmt.Fprint(out, refusal(pending))
 		return 1
 	}
 	fmt.Fprintln(out, "No policy keeps a record of what it did: the manager may go.")
@@ -60,7 +58,7 @@ func checkUninstall(ctx context.Context, flags *flag.FlagSet, args []string, out
 }
 
 // notUndone names the policies with the finalizer. A kind that isn't installed has none.
-func notUndone(ctx context.Context, client metadata.Interface) (left []string, err error) {
+func notUndone(ctx context.Context, client metadata.Interface) (pending []string, err error) {
 	for _, k := range finalized() {
 		resource := client.Resource(v1alpha1.GroupVersion.WithResource(k.Plural()))
 		list := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return resource.List(ctx, o) })
@@ -73,14 +71,14 @@ func notUndone(ctx context.Context, client metadata.Interface) (left []string, e
 			if policy.Namespace != "" {
 				name += " in namespace " + policy.Namespace
 			}
-			left = append(left, name)
+			pending = append(pending, name)
 			return nil
 		})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return nil, fmt.Errorf("list %s: %w", k.Plural(), err)
 		}
 	}
-	return left, nil
+	return pending, nil
 }
 
 // finalized are the kinds whose policies keep a finalizer until what they did is undone.
@@ -88,13 +86,10 @@ func finalized() []*kinds.Kind {
 	return slices.DeleteFunc(slices.Clone(kinds.All), func(k *kinds.Kind) bool { return !k.Finalizer })
 }
 
-func refusal(left []string) string {
-	what, named := fmt.Sprintf("%d policies are", len(left)), left
-	if len(left) == 1 {
+func refusal(pending []string) string {
+	what := fmt.Sprintf("%d policies are", len(pending))
+	if len(pending) == 1 {
 		what = "1 policy is"
-	}
-	if len(left) > maxNamed {
-		named = append(slices.Clone(left[:maxNamed]), fmt.Sprintf("… and %d more", len(left)-maxNamed))
 	}
 	var plurals []string
 	for _, k := range finalized() {
@@ -106,7 +101,7 @@ Delete them while the manager runs, and uninstall when they are gone:
   kubectl delete %s --all -A
 Or have all of Autohealer removed, whatever state it is in, and uninstall then:
   kubectl autohealer uninstall
-`, what, strings.Join(named, "\n  "), strings.Join(plurals, ","))
+`, what, sample.List(pending, "\n  "), strings.Join(plurals, ","))
 }
 
 // newMarker makes what tells whether the cluster is this installation's. Its requests end in time for a renewal of the Lease.

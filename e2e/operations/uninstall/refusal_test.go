@@ -103,7 +103,7 @@ var _ = Describe("kubectl autohealer uninstall that can't", Ordered, func() {
 				"\n  A manager leads, and there is no Deployment autohealer-manager in namespace autohealer-system that could run it: stop it, or if there is none, kubectl -n autohealer-system delete lease autohealer-manager."))))
 			renew(3600)
 			Expect(uninstall(ctx, how)).To(SatisfyAll(HaveField("Code", 2), HaveField("Err", MatchRegexp(
-				`\n  Whether a manager leads can't be told, .*: the Lease autohealer-manager lasts 3600 seconds, and a manager writes 15: .* When none does, kubectl -n autohealer-system delete lease autohealer-manager`))))
+				`\n  It isn't known whether a manager leads, .*: the Lease autohealer-manager lasts 3600 seconds, and a manager writes 15: .* When none does, kubectl -n autohealer-system delete lease autohealer-manager`))))
 		}
 		Expect(versions(ctx)).To(Equal(before), "that it can't end is seen before it begins, now that its Deployment is gone")
 		Expect(h.Client.Delete(ctx, held)).To(Succeed())

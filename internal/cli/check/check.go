@@ -143,15 +143,15 @@ func (c *Checker) admit(ctx context.Context, object, old map[string]any) (r Repo
 	d.prepare(stored, old, c.Namespace)
 	errs := d.validate(ctx, stored, old)
 	slices.SortStableFunc(errs, byField)
-	said := map[string]bool{} // labels are checked twice in an update
+	reported := map[string]bool{} // labels are checked twice in an update
 	for _, e := range errs {
 		switch {
 		case e.Detail == notChecked:
 			r.Violations[len(r.Violations)-1].Message += remainder
-		case !said[e.Error()]:
-			r.deny(RuleValue, fieldOf(e), words(e))
+		case !reported[e.Error()]:
+			r.deny(RuleValue, fieldOf(e), describe(e))
 		}
-		said[e.Error()] = true
+		reported[e.Error()] = true
 	}
 	if len(errs) > 0 {
 		return r, nil, nil
@@ -256,7 +256,7 @@ func (c *Checker) judge(ctx context.Context, r *Report, object, old map[string]a
 		skip.Docs = cmp.Or(skip.Docs, guard.Docs(skip.Rule))
 		switch {
 		case skip.Missing == guard.MissingFacts && c.factsGiven:
-			skip.Reason = "needs more of the cluster than these facts hold; facts export writes them anew, but for schemas, which only a cluster tells"
+			skip.Reason = "needs more of the cluster than these facts hold; facts export writes them again, except for schemas, which only a cluster has"
 		case skip.Missing == guard.MissingFacts:
 			skip.Reason = "needs facts of a cluster (--facts or --live)"
 		case skip.Missing == guard.MissingAuthorizer:

@@ -22,12 +22,12 @@ const notChecked = "some validation rules were not checked because the object wa
 // remainder says the same of the mistakes that it follows.
 const remainder = "; the schema has more rules, which are asked once this is right"
 
-// words say what the API server says of a field for those who don't know how a schema is written: which field, what is wrong with
+// describe says what the API server says of a field for those who don't know how a schema is written: which field, what is wrong with
 // it, and what to write.
-func words(e *field.Error) string {
+func describe(e *field.Error) string {
 	at, is := cmp.Or(fieldOf(e), "the object"), shown(e.BadValue)
 	if unfit := overflow.FindStringSubmatch(e.Detail); unfit != nil {
-		return at + " has a number that is too large or isn't whole; write " + cmp.Or(typeWords[unfit[1]], unfit[1])
+		return at + " has a number that is too large or isn't whole; write " + cmp.Or(typeNames[unfit[1]], unfit[1])
 	}
 	switch e.Type {
 	case field.ErrorTypeRequired:
@@ -62,9 +62,9 @@ func shown(value any) string {
 	switch of := value.(type) {
 	case string:
 	case map[string]any:
-		text = cmp.Or(keys(of), typeWords["object"])
+		text = cmp.Or(keys(of), typeNames["object"])
 	case []any:
-		text = typeWords["array"]
+		text = typeNames["array"]
 	default:
 		text = fmt.Sprint(value)
 	}
@@ -101,8 +101,8 @@ func alternatives(detail string) string {
 	return sentence.List(all, "or")
 }
 
-// typeWords are the types of a schema as people call them.
-var typeWords = map[string]string{
+// typeNames are the types of a schema as people call them.
+var typeNames = map[string]string{
 	"string": "a string", "integer": "an integer", "number": "a number", "boolean": "true or false", "object": "a map",
 	"array": "a list", "null": "null", "date-time": "a time such as 2026-03-01T12:00:00Z", "int32": "an integer below 2147483648",
 	"int64": "an integer below 9223372036854775808",
@@ -113,11 +113,11 @@ func wrongType(e *field.Error) string {
 	_, want, _ := strings.Cut(e.Detail, "must be of type ")
 	want, _, _ = strings.Cut(want, ":")
 	is, _ := e.BadValue.(string)
-	known, isType := typeWords[is]
-	if !isType || typeWords[want] == known { // of a format it says the value
+	known, isType := typeNames[is]
+	if !isType || typeNames[want] == known { // of a format it says the value
 		known = shown(e.BadValue)
 	}
-	text := fmt.Sprintf("is %s; write %s", known, cmp.Or(typeWords[want], want))
+	text := fmt.Sprintf("is %s; write %s", known, cmp.Or(typeNames[want], want))
 	if want == "string" && (is == "integer" || is == "number" || is == "boolean") {
 		text += ", in quotes where YAML would take it for something else"
 	}
@@ -160,7 +160,7 @@ func wrongValue(e *field.Error, is string) string {
 	}
 	switch value := e.BadValue.(type) {
 	case string:
-		if typeWords[value] == "" { // else a rule over all that is below the field
+		if typeNames[value] == "" { // else a rule over all that is below the field
 			return " is " + is + ": " + detail
 		}
 	case int64, float64, bool:
@@ -172,7 +172,7 @@ func wrongValue(e *field.Error, is string) string {
 // undecodable says what is wrong with metadata that can't be read.
 func undecodable(err error) string {
 	if of, isField := errors.AsType[*field.Error](err); isField {
-		return words(of)
+		return describe(of)
 	}
 	if what, isType := guard.TypeMismatch(err, "metadata"); isType {
 		return what

@@ -181,6 +181,6 @@ func kebab(camel string) string {
 		}
 		b.WriteRune(unicode.ToLower(r))
 	}
-	words := strings.FieldsFunc(b.String(), func(r rune) bool { return r == '-' })
-	return strings.Join(words, "-")
+	segments := strings.FieldsFunc(b.String(), func(r rune) bool { return r == '-' })
+	return strings.Join(segments, "-")
 }

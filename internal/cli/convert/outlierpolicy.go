@@ -66,8 +66,8 @@ func convertHTTPProxy(p *pass) {
 	}
 	policies := 0
 	for i, s := range services {
-		like := func(other proxyService) bool { return reflect.DeepEqual(s.spec, other.spec) }
-		if s.spec == nil || slices.ContainsFunc(services[:i], like) {
+		sameSpec := func(other proxyService) bool { return reflect.DeepEqual(s.spec, other.spec) }
+		if s.spec == nil || slices.ContainsFunc(services[:i], sameSpec) {
 			continue
 		}
 		called := name

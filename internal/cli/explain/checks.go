@@ -61,7 +61,7 @@ func how(v snapshot.ChecksView) string {
 	case v.Target.Suspended:
 		return " doesn't check it while suspendWhen is true; its conditions stay as they are"
 	case spec.Output == v1alpha1.OutputRegistrationOnly:
-		return " writes no condition, its own status tells"
+		return " writes no condition: the result is in its own status"
 	case v.Unwritable != "":
 		return " writes no condition: " + v.Unwritable
 	case spec.Mode == v1alpha1.Observe:
@@ -71,13 +71,13 @@ func how(v snapshot.ChecksView) string {
 }
 
 // manager says what the manager says of the registration.
-func (t *explanation) manager(said *v1alpha1.HealthCheckRegistrationStatus) {
+func (t *explanation) manager(status *v1alpha1.HealthCheckRegistrationStatus) {
 	for _, why := range []string{v1alpha1.ConditionStalled, v1alpha1.ConditionBreakerOpen} {
-		if c := meta.FindStatusCondition(said.Conditions, why); c != nil && c.Status == metav1.ConditionTrue {
+		if c := meta.FindStatusCondition(status.Conditions, why); c != nil && c.Status == metav1.ConditionTrue {
 			t.line(2, "%s %s: %s", why, t.since(c.LastTransitionTime.Time), c.Message)
 		}
 	}
-	switch ready := meta.FindStatusCondition(said.Conditions, v1alpha1.ConditionReady); {
+	switch ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady); {
 	case ready == nil:
 		t.line(2, "The manager says: nothing yet")
 	case ready.Status != metav1.ConditionTrue:

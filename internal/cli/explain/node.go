@@ -37,7 +37,7 @@ func Node(v snapshot.NodeView) string {
 			continue
 		}
 		if o.Stays {
-			t.line(2, "No ConditionSet declares the key, so nobody can tell whose the taint is, and the manager leaves it. To take it off: kubectl autohealer undo node/%s", v.Node)
+			t.line(2, "No ConditionSet declares the key, so it isn't known whose the taint is, and the manager leaves it. To take it off: kubectl autohealer undo node/%s", v.Node)
 			continue
 		}
 		t.line(2, "It is undone once the set was found missing twice, a minute apart.")
@@ -90,8 +90,8 @@ func (t *explanation) set(v snapshot.NodeView, s condition.SetStatus) {
 	if len(steps) == 0 {
 		t.nextChange(s)
 	}
-	if says := v.Explanations[s.Set.UID]; says != "" {
-		t.line(2, "The manager says: %s", says)
+	if text := v.Explanations[s.Set.UID]; text != "" {
+		t.line(2, "The manager says: %s", text)
 	}
 }
 
@@ -121,7 +121,7 @@ func (t *explanation) state(s condition.SetStatus) string {
 	case condition.Clear:
 		return did + "does not match"
 	case condition.Doubtful:
-		return did + "nobody can tell whether it matches, so nothing is done and nothing undone"
+		return did + "whether it matches isn't known, so nothing is done and nothing undone"
 	}
 	return did + "is not about this node any more"
 }
@@ -130,16 +130,16 @@ func (t *explanation) member(m condition.MemberStatus, s condition.SetStatus) st
 	if !m.Reported {
 		return fmt.Sprintf("%s: the node does not report it; the set asks for %s", m.Type, m.Status)
 	}
-	says := fmt.Sprintf("%s is %s %s", m.Type, m.Observation.Status, t.since(m.Observation.Transition))
+	text := fmt.Sprintf("%s is %s %s", m.Type, m.Observation.Status, t.since(m.Observation.Transition))
 	switch {
 	case !m.Alive:
-		says += fmt.Sprintf(", but its reporter is silent (%s; staleAfter %s)", t.since(m.Observation.Heartbeat), duration.HumanDuration(s.Set.StaleAfter))
+		text += fmt.Sprintf(", but its reporter is silent (%s; staleAfter %s)", t.since(m.Observation.Heartbeat), duration.HumanDuration(s.Set.StaleAfter))
 	case m.Phase == condition.Doubtful:
-		says += fmt.Sprintf(", which says neither that the node is sick nor that it is well; the set asks for %s", m.Status)
+		text += fmt.Sprintf(", which says neither that the node is sick nor that it is well; the set asks for %s", m.Status)
 	case m.Phase == condition.Clear:
-		says += fmt.Sprintf("; the set asks for %s", m.Status)
+		text += fmt.Sprintf("; the set asks for %s", m.Status)
 	}
-	return says
+	return text
 }
 
 // nextChange says what time alone will bring, when nothing else is to be done now.

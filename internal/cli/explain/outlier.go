@@ -85,14 +85,14 @@ func (t *explanation) ejection(s *snapshot.HostAssignment) string {
 		x := status.Ejections[i]
 		settings := &s.Read.Settings
 		earliest, latest := x.Since.Add(settings.BaseEjectionTime()), x.Since.Add(settings.MaxEjectionTime()+settings.MaxJitter()+settings.SweepInterval())
-		says := fmt.Sprintf("ejected by %s %s", sample.Count(int(x.Envoys), "Envoy"), t.since(x.Since.Time))
+		text := fmt.Sprintf("ejected by %s %s", sample.Count(int(x.Envoys), "Envoy"), t.since(x.Since.Time))
 		switch {
 		case earliest.After(t.now):
-			return says + "; back " + t.at(earliest) + " or so, if it is its first time"
+			return text + "; back " + t.at(earliest) + " or so, if it is its first time"
 		case latest.After(t.now):
-			return says + "; back " + t.at(latest) + " or so at the latest"
+			return text + "; back " + t.at(latest) + " or so at the latest"
 		}
-		return says
+		return text
 	case unknown != nil:
 		return "whether it is ejected isn't known: " + unknown.Message
 	case status.Ejected == nil:

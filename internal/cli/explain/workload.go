@@ -126,24 +126,24 @@ func (t *explanation) condition(pc *v1alpha1.ProbeConfig, conditionType string) 
 	if c == nil {
 		return
 	}
-	says := fmt.Sprintf("%s is %s %s", conditionType, c.Status, t.since(c.LastTransitionTime.Time))
+	text := fmt.Sprintf("%s is %s %s", conditionType, c.Status, t.since(c.LastTransitionTime.Time))
 	if c.Status != metav1.ConditionTrue || !strings.HasSuffix(conditionType, "Healthy") {
-		says += ": " + c.Message
+		text += ": " + c.Message
 	}
-	t.line(2, "%s", says)
+	t.line(2, "%s", text)
 }
 
 // Service says what WeederConfigs make of a Service's readiness.
 func Service(key types.NamespacedName, weeders snapshot.Weeders, now time.Time) string {
 	t := &explanation{now: now}
 	t.line(0, "service/%s in namespace %s", key.Name, key.Namespace)
-	said := false
+	found := false
 	for _, v := range weeders.Views {
 		for _, s := range v.Services {
 			if s.Namespace != key.Namespace || s.Name != key.Name {
 				continue
 			}
-			said = true
+			found = true
 			t.line(1, "WeederConfig %s: %s", nameIn(v.Config, key.Namespace), t.service(s))
 			t.line(2, "Pods that depend on it: %d; %d of them crash-loop", s.Dependents, s.CrashLooping)
 			for _, p := range s.Pods[:min(len(s.Pods), maxPods)] {
@@ -154,7 +154,7 @@ func Service(key types.NamespacedName, weeders snapshot.Weeders, now time.Time) 
 		}
 	}
 	t.unknown("WeederConfigs", weeders.Unknown)
-	if !said && weeders.Unknown == nil {
+	if !found && weeders.Unknown == nil {
 		t.line(1, "No WeederConfig watches it.")
 	}
 	return t.out.String()
@@ -207,39 +207,39 @@ func (t *explanation) workload(pods []*weeder.Pod, weeders snapshot.Weeders, our
 }
 
 // podOutcomes says for each Service that a pod depends on what becomes of the pod.
-func (t *explanation) podOutcomes(p *weeder.Pod, views []snapshot.WeederView) (said bool) {
+func (t *explanation) podOutcomes(p *weeder.Pod, views []snapshot.WeederView) (found bool) {
 	for _, v := range views {
 		for _, s := range v.Services {
 			i := slices.IndexFunc(s.Pods, func(o weeder.PodForecast) bool { return o.Name == p.Name })
 			if i < 0 || s.Namespace != p.Namespace {
 				continue
 			}
-			said = true
+			found = true
 			t.line(2, "WeederConfig %s, Service %s: %s", nameIn(v.Config, p.Namespace), s.Name, t.service(s))
 			t.line(3, "%s", t.podOutcome(s.Pods[i], s))
 		}
 	}
-	return said
+	return found
 }
 
 // service says how a Service is, and whether a window is open for it.
 func (t *explanation) service(s weeder.ServiceForecast) string {
-	says := "not Ready"
+	text := "not Ready"
 	switch {
 	case !s.Endpoints:
-		says = "it has no EndpointSlices, so nothing is known of it"
+		text = "it has no EndpointSlices, so nothing is known of it"
 	case s.Ready && s.ReadySince == nil:
-		says = "Ready"
+		text = "Ready"
 	case s.Ready:
-		says = "Ready " + t.since(*s.ReadySince)
+		text = "Ready " + t.since(*s.ReadySince)
 	}
 	if s.WindowEnds != nil {
-		return fmt.Sprintf("%s; it recovered, and its window is open until %s", says, s.WindowEnds.UTC().Format(time.RFC3339))
+		return fmt.Sprintf("%s; it recovered, and its window is open until %s", text, s.WindowEnds.UTC().Format(time.RFC3339))
 	}
 	if s.Ready {
-		return says + "; no window is open: it did not recover lately"
+		return text + "; no window is open: it did not recover lately"
 	}
-	return says + "; a window opens when it is Ready again"
+	return text + "; a window opens when it is Ready again"
 }
 
 // podOutcome says what becomes of a crash-looping dependent.

@@ -19,15 +19,18 @@ import (
 )
 
 // rolesIn are the Roles and ClusterRoles of this version in files; a Role has the same fields.
-func rolesIn(pattern string) ([]rbacv1.ClusterRole, error) {
-	found, err := config.Objects(config.FS, pattern, "Role", "ClusterRole")
-	if err != nil {
-		return nil, err
-	}
-	roles := make([]rbacv1.ClusterRole, len(found))
-	for i, o := range found {
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &roles[i]); err != nil {
-			return nil, fmt.Errorf("read %s: %w", title(o), err)
+func rolesIn(files ...string) (roles []rbacv1.ClusterRole, err error) {
+	for _, file := range files {
+		found, err := config.Objects(config.FS, file, "Role", "ClusterRole")
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range found {
+			var role rbacv1.ClusterRole
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role); err != nil {
+				return nil, fmt.Errorf("read %s: %w", title(o), err)
+			}
+			roles = append(roles, role)
 		}
 	}
 	return roles, nil
@@ -59,17 +62,15 @@ func (c *Checker) rights(ctx context.Context) ([]Finding, error) {
 	} else if err != nil {
 		return nil, err
 	}
-	for _, file := range files {
-		roles, err := rolesIn(file)
+	roles, err := rolesIn(files...)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range roles {
+		missing, err := c.missingRights(ctx, account.Name, r)
+		found = append(found, missing...)
 		if err != nil {
-			return nil, err
-		}
-		for _, r := range roles {
-			lacking, err := c.lacking(ctx, account.Name, r)
-			found = append(found, lacking...)
-			if err != nil {
-				return sorted(found), err
-			}
+			return sorted(found), err
 		}
 	}
 	return sorted(found), nil
@@ -93,8 +94,8 @@ func providerOf(d *appsv1.Deployment) string {
 	return selfSigned
 }
 
-// lacking are the rights of a role that the account hasn't. That it has none of them has one reason, so it is one finding.
-func (c *Checker) lacking(ctx context.Context, account string, r rbacv1.ClusterRole) (found []Finding, err error) {
+// missingRights are the rights of a role that the account hasn't. That it has none of them has one reason, so it is one finding.
+func (c *Checker) missingRights(ctx context.Context, account string, r rbacv1.ClusterRole) (found []Finding, err error) {
 	if r.Namespace == check.DefaultNamespace {
 		r.Namespace = c.Namespace // wherever it was installed
 	}
@@ -106,7 +107,7 @@ func (c *Checker) lacking(ctx context.Context, account string, r rbacv1.ClusterR
 			return found, err
 		}
 		if !allowed {
-			found = append(found, Finding{"the manager may not " + words(right), "It is " + do})
+			found = append(found, Finding{"the manager may not " + rightText(right), "It is " + do})
 		}
 	}
 	if len(found) > 1 && len(found) == len(rights) {
@@ -138,7 +139,7 @@ func rightsOf(r rbacv1.ClusterRole) (all []authorizationv1.ResourceAttributes) {
 	return all
 }
 
-func words(right authorizationv1.ResourceAttributes) string {
+func rightText(right authorizationv1.ResourceAttributes) string {
 	what := right.Resource
 	if right.Subresource != "" {
 		what += "/" + right.Subresource
@@ -166,13 +167,9 @@ func (c *Checker) accountMay(ctx context.Context, account string, right authoriz
 
 // roles compares the roles for people: they may have more rights than ours have, and no fewer.
 func (c *Checker) roles(ctx context.Context) ([]Finding, error) {
-	var all []rbacv1.ClusterRole
-	for _, file := range []string{"rbac/user_roles.yaml", "rbac/metrics_reader_role.yaml", "rbac/probe_target_role.yaml", "rbac/envoy_patches_role.yaml"} {
-		roles, err := rolesIn(file)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, roles...)
+	all, err := rolesIn("rbac/user_roles.yaml", "rbac/metrics_reader_role.yaml", "rbac/probe_target_role.yaml", "rbac/envoy_patches_role.yaml")
+	if err != nil {
+		return nil, err
 	}
 	var found []Finding
 	for _, wanted := range all {
@@ -188,7 +185,7 @@ func (c *Checker) roles(ctx context.Context) ([]Finding, error) {
 		}
 		for _, right := range rightsOf(wanted) {
 			if !slices.ContainsFunc(stored.Rules, func(r rbacv1.PolicyRule) bool { return allows(r, right) }) {
-				found = append(found, Finding{fmt.Sprintf("%s doesn't allow to %s", title(&wanted), words(right)), reapply})
+				found = append(found, Finding{fmt.Sprintf("%s doesn't allow to %s", title(&wanted), rightText(right)), reapply})
 			}
 		}
 		for key, value := range wanted.Labels {

@@ -40,8 +40,8 @@ type Finding struct {
 	Do string `json:"do"`
 }
 
-// Part of an installation.
-type Part struct {
+// Component of an installation.
+type Component struct {
 	Name  string `json:"name"`
 	State State  `json:"state"`
 	// Looked says what was found, when it is sound.
@@ -55,8 +55,8 @@ type Part struct {
 type Report struct {
 	// Sound: every part is.
 	Sound bool `json:"sound"`
-	// Parts come after those that they may fail because of.
-	Parts []Part `json:"parts"`
+	// Components come after those that they may fail because of.
+	Components []Component `json:"parts"`
 }
 
 // Checker looks at one installation.
@@ -72,7 +72,7 @@ type Checker struct {
 // Check looks at every part once. What its user may not look at is Unknown; an API server that doesn't answer is an error.
 func (c *Checker) Check(ctx context.Context) (*Report, error) {
 	r := &Report{Sound: true}
-	for _, part := range []struct {
+	for _, component := range []struct {
 		name, looked string
 		// needs are the parts without which this one fails.
 		needs []string
@@ -91,8 +91,8 @@ func (c *Checker) Check(ctx context.Context) (*Report, error) {
 		{"verdicts", "one bad object of each kind is refused by its rule, and a good one by no rule of Autohealer's", []string{"kinds", "policies", "webhook", "certificates", "manager"}, c.verdicts},
 		{"records", "each taint of Autohealer's on a node is of a ConditionSet that is there, and every record can be read", []string{"kinds"}, c.records},
 	} {
-		findings, err := part.find(ctx)
-		p := Part{Name: part.name, State: Sound, Findings: findings}
+		findings, err := component.find(ctx)
+		p := Component{Name: component.name, State: Sound, Findings: findings}
 		if len(findings) > 0 {
 			p.State = Unsound
 		}
@@ -103,23 +103,23 @@ func (c *Checker) Check(ctx context.Context) (*Report, error) {
 				p.State = Unknown
 			}
 		case err != nil:
-			return nil, fmt.Errorf("look at %s: %w", part.name, err)
+			return nil, fmt.Errorf("look at %s: %w", component.name, err)
 		}
 		switch p.State {
 		case Sound:
-			p.Looked = part.looked
+			p.Looked = component.looked
 		case Unsound:
-			p.First = r.cause(part.needs)
+			p.First = r.cause(component.needs)
 		}
 		r.Sound = r.Sound && p.State == Sound
-		r.Parts = append(r.Parts, p)
+		r.Components = append(r.Components, p)
 	}
 	return r, nil
 }
 
 // cause is the first of these parts that is unsound, or what that follows from; "" when none is.
 func (r *Report) cause(of []string) string {
-	for _, p := range r.Parts {
+	for _, p := range r.Components {
 		if p.State == Unsound && slices.Contains(of, p.Name) {
 			return cmp.Or(p.First, p.Name)
 		}
@@ -130,7 +130,7 @@ func (r *Report) cause(of []string) string {
 // Write tells people: one line a part, then what to do about those that don't follow from others.
 func (r *Report) Write(w io.Writer) {
 	more := false
-	for _, p := range r.Parts {
+	for _, p := range r.Components {
 		switch {
 		case p.State == Sound:
 			fmt.Fprintf(w, "%-14s ok: %s\n", p.Name, p.Looked)
@@ -151,10 +151,10 @@ func (r *Report) Write(w io.Writer) {
 		return
 	}
 	fmt.Fprintln(w, "The installation isn't sound, or can't be seen to be. What to do:")
-	said := sets.New[string]()
-	for _, p := range r.Parts {
-		if p.State != Sound && p.First == "" && !said.Has(p.Findings[0].Do) {
-			said.Insert(p.Findings[0].Do)
+	printed := sets.New[string]()
+	for _, p := range r.Components {
+		if p.State != Sound && p.First == "" && !printed.Has(p.Findings[0].Do) {
+			printed.Insert(p.Findings[0].Do)
 			fmt.Fprintf(w, "%-14s %s\n", p.Name, p.Findings[0].Do)
 		}
 	}
@@ -166,7 +166,7 @@ func (r *Report) Write(w io.Writer) {
 // Unsound names the parts that aren't sound.
 func (r *Report) Unsound() []string {
 	var names []string
-	for _, p := range r.Parts {
+	for _, p := range r.Components {
 		if p.State != Sound {
 			names = append(names, p.Name)
 		}

@@ -239,7 +239,7 @@ func TestAPolicyThatWasChangedInTheFutureIsUnseen(t *testing.T) {
 }
 
 func TestWhatFollowsNamesTheFirstCause(t *testing.T) {
-	r := Report{Parts: []Part{
+	r := Report{Components: []Component{
 		{Name: "kinds", State: Unknown}, {Name: "rights", State: Unsound}, {Name: "webhook", State: Sound}, {Name: "manager", State: Unsound, First: "rights"},
 	}}
 	for want, needs := range map[string][]string{"rights": {"manager"}, "": {"kinds", "webhook"}} {

@@ -32,19 +32,19 @@ func (c *Checker) verdicts(ctx context.Context) ([]Finding, error) {
 		}
 		for _, ask := range []struct {
 			guard.Specimen
-			says func(kind, rule string, err error) *Finding
+			finding func(kind, rule string, err error) *Finding
 		}{{bad, c.refused}, {good, c.admitted}} {
 			err := c.dryRun(ctx, kind, ask.Specimen)
 			switch {
 			case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
 				found = append(found, Finding{fmt.Sprintf("no %s can be judged: %v", kind.Name(), err), reapply}) // its kind is missing, or the namespace
 				continue
-			case lacksRight(err), unanswered(err):
+			case isDenied(err), unanswered(err):
 				return sorted(found), err
 			}
 			f := c.webhookUnreached(err)
 			if f == nil {
-				f = ask.says(kind.Name(), ask.Rule, err)
+				f = ask.finding(kind.Name(), ask.Rule, err)
 			}
 			if f != nil {
 				found = append(found, *f)
@@ -54,8 +54,8 @@ func (c *Checker) verdicts(ctx context.Context) ([]Finding, error) {
 	return sorted(found), nil
 }
 
-// lacksRight tells the API server's own refusal, of whoever may not create the kind, from a verdict.
-func lacksRight(err error) bool {
+// isDenied tells the API server's own refusal, of whoever may not create the kind, from a verdict.
+func isDenied(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), " cannot create resource ")
 }
 
@@ -109,7 +109,7 @@ func (c *Checker) webhookUnreached(err error) *Finding {
 	}
 	text := err.Error()
 	_, why, _ := strings.Cut(text, "failed calling webhook ")
-	has := func(words string) bool { return strings.Contains(text, words) }
+	has := func(phrase string) bool { return strings.Contains(text, phrase) }
 	const bundle = "caBundle of validatingwebhookconfiguration/" + webhookConfiguration
 	switch {
 	case has("certificate has expired"):
@@ -161,10 +161,10 @@ func badBundle(bundle []byte, now time.Time) string {
 		return "isn't valid before " + authorities[0].NotBefore.UTC().Format(time.RFC3339)
 	}
 	last := slices.MaxFunc(begun, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
-	switch left := last.NotAfter.Sub(now); {
-	case left <= 0:
+	switch remaining := last.NotAfter.Sub(now); {
+	case remaining <= 0:
 		return "expired " + last.NotAfter.UTC().Format(time.RFC3339)
-	case left < expiryWarning:
+	case remaining < expiryWarning:
 		return "expires " + last.NotAfter.UTC().Format(time.RFC3339) + ", and no other CA follows"
 	}
 	return ""

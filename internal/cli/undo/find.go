@@ -133,14 +133,14 @@ func (u *Undoer) each(ctx context.Context, kind schema.GroupVersionKind, namespa
 	}, client.InNamespace(namespace))
 }
 
-// Each gives the metadata of the objects of a kind, page by page; none when the kind isn't there.
+// Each gives the metadata of the objects of a kind, chunk by chunk; none when the kind isn't there.
 func Each(ctx context.Context, c client.Reader, kind schema.GroupVersionKind, found func(*metav1.PartialObjectMetadata), options ...client.ListOption) error {
-	pages := pager.New(func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-		page := &metav1.PartialObjectMetadataList{}
-		page.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		return page, c.List(ctx, page, slices.Concat(options, []client.ListOption{client.Limit(opts.Limit), client.Continue(opts.Continue)})...)
+	chunks := pager.New(func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+		chunk := &metav1.PartialObjectMetadataList{}
+		chunk.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		return chunk, c.List(ctx, chunk, slices.Concat(options, []client.ListOption{client.Limit(opts.Limit), client.Continue(opts.Continue)})...)
 	})
-	err := pages.EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
+	err := chunks.EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
 		about := item.(*metav1.PartialObjectMetadata)
 		about.SetGroupVersionKind(kind)
 		found(about)

@@ -50,8 +50,8 @@ type Result struct {
 	Did []string
 	// Held keeps it from new acts; nil when nothing does. It stands also when the undo failed.
 	Held *hold.Hold
-	// Again says who will do the same again, and when.
-	Again []string
+	// Again says who will do the same again, and when; "" when nobody will.
+	Again string
 	// Err says why it isn't undone.
 	Err error
 }
@@ -251,27 +251,27 @@ func (p *policies) unknown(kind schema.GroupVersionKind) string {
 }
 
 // again says who does again what was undone, and what keeps them from it.
-func (p *policies) again(r Result, who []string) []string {
+func (p *policies) again(r Result, who []string) string {
 	if len(r.Did) == 0 {
-		return nil
+		return ""
 	}
 	if unknown := p.unknown(r.Object.Kind); unknown != "" {
-		return []string{"Whether a policy does it again isn't known: " + unknown}
+		return "Whether a policy does it again isn't known: " + unknown
 	}
 	if len(who) == 0 {
-		return nil
+		return ""
 	}
 	slices.Sort(who)
 	doers := strings.Join(slices.Compact(who), ", and ")
 	switch {
 	case r.Held != nil && r.Held.Until.IsZero():
-		return []string{"Done again when the hold is corrected or removed: by " + doers}
+		return "Done again when the hold is corrected or removed: by " + doers
 	case r.Held != nil:
-		return []string{fmt.Sprintf("Done again after %s: by %s", hold.Text(r.Held.Until), doers)}
+		return fmt.Sprintf("Done again after %s: by %s", hold.Text(r.Held.Until), doers)
 	case p.stopped != "":
-		return []string{fmt.Sprintf("Done again when that ends: by %s; now %s", doers, p.stopped)}
+		return fmt.Sprintf("Done again when that ends: by %s; now %s", doers, p.stopped)
 	case r.Object.Kind == actuate.PatchesKind:
-		return []string{fmt.Sprintf("Done again soon: by %s. To keep it off, %s, or stop all with: kubectl autohealer freeze", doers, unlabel)}
+		return fmt.Sprintf("Done again soon: by %s. To keep it off, %s, or stop all with: kubectl autohealer freeze", doers, unlabel)
 	}
-	return []string{fmt.Sprintf("Done again soon: by %s. Keep it off with --hold=2h, or stop all with: kubectl autohealer freeze", doers)}
+	return fmt.Sprintf("Done again soon: by %s. Keep it off with --hold=2h, or stop all with: kubectl autohealer freeze", doers)
 }

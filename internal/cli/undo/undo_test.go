@@ -96,7 +96,7 @@ func TestAHoldIsNeverShortenedAndOneThatCantBeReadIsTold(t *testing.T) {
 			if r.Err != nil || len(r.Did) != 1 {
 				t.Fatalf("did %q: %v", r.Did, r.Err)
 			}
-			if diff := cmp.Diff([]string{c.again}, r.Again); diff != "" {
+			if diff := cmp.Diff(c.again, r.Again); diff != "" {
 				t.Error(diff)
 			}
 			if got := stored(t, cluster); got != c.after {
@@ -127,19 +127,19 @@ func TestWhatCantBeReadOfPoliciesIsToldOnlyWhereItMatters(t *testing.T) {
 		annotations map[string]string
 		unread      client.ObjectList
 		err         error
-		again       []string
+		again       string
 	}{
 		"ProbeConfigs do nothing to nodes": {
 			map[string]string{v1alpha1.AnnotationOwnedTaints: record}, &v1alpha1.ProbeConfigList{}, apierrors.NewForbidden(kind, "", nil),
-			[]string{"Done again soon: by ConditionSet broken, which matches it. Keep it off with --hold=2h, or stop all with: kubectl autohealer freeze"},
+			"Done again soon: by ConditionSet broken, which matches it. Keep it off with --hold=2h, or stop all with: kubectl autohealer freeze",
 		},
-		"nothing was undone": {nil, &v1alpha1.ConditionSetList{}, apierrors.NewForbidden(kind, "", nil), nil},
+		"nothing was undone": {nil, &v1alpha1.ConditionSetList{}, apierrors.NewForbidden(kind, "", nil), ""},
 		"the kind went just now": {
-			map[string]string{v1alpha1.AnnotationOwnedTaints: record}, &v1alpha1.ConditionSetList{}, apierrors.NewNotFound(kind, ""), nil,
+			map[string]string{v1alpha1.AnnotationOwnedTaints: record}, &v1alpha1.ConditionSetList{}, apierrors.NewNotFound(kind, ""), "",
 		},
 		"ConditionSets taint nodes": {
 			map[string]string{v1alpha1.AnnotationOwnedTaints: record}, &v1alpha1.ConditionSetList{}, errors.New("silence"),
-			[]string{"Whether a policy does it again isn't known: silence"},
+			"Whether a policy does it again isn't known: silence",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

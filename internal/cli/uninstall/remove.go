@@ -20,6 +20,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/freeze"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 	"github.com/resourcestack/autohealer/internal/kube"
 )
 
@@ -96,12 +97,12 @@ func (u *Uninstaller) deleteManager(ctx context.Context, s *Survey) error {
 	leads, reported, doubt := u.Leads(ctx)
 	switch {
 	case doubt != "":
-		return fmt.Errorf("whether a manager leads still that the Deployment %[1]s in namespace %[2]s didn't run can't be told: the Lease %[1]s %[3]s. "+
+		return fmt.Errorf("it isn't known whether a manager still leads that the Deployment %[1]s in namespace %[2]s didn't run: the Lease %[1]s %[3]s. "+
 			"When none does, kubectl -n %[2]s delete lease %[1]s, then run this again", u.Manager, u.Namespace, doubt)
 	case leads:
 		return fmt.Errorf("a manager leads still that the Deployment %s in namespace %s doesn't run: stop it, then run this again", u.Manager, u.Namespace)
 	case err != nil && !reported:
-		return fmt.Errorf("%d pods of the manager are there still, and whether one of them leads can't be told: see kubectl -n %s get pods", len(pods.Items), u.Namespace)
+		return fmt.Errorf("pods of the manager that still exist: %d, and it isn't known whether one of them leads: see kubectl -n %s get pods", len(pods.Items), u.Namespace)
 	}
 	return nil // pods on a node that is gone don't end; without the Lease they don't act either
 }
@@ -166,7 +167,7 @@ func (u *Uninstaller) remove(ctx context.Context, finalizer string, list func(co
 		blocked[i] = waitsFor(o, again[title(o)] > 1)
 	}
 	slices.Sort(blocked)
-	return errors.New(listed(blocked, "\n"))
+	return errors.New(sample.List(blocked, "\n"))
 }
 
 func (u *Uninstaller) removeOne(ctx context.Context, o *object, finalizer string) error {

@@ -30,8 +30,8 @@ type Survey struct {
 	Held []undo.Object
 	// Delete has what goes, by its stage. Autohealer's own namespace isn't there where it isn't ours to delete.
 	Delete map[stage][]*object
-	// Left says what stays, and what to do about it.
-	Left []string
+	// Remaining says what stays, and what to do about it.
+	Remaining []string
 	// Blocked says why it can't begin, and what to do about that.
 	Blocked []string
 }
@@ -47,7 +47,7 @@ func (s *Survey) all() []*object { return slices.Concat(slices.Collect(maps.Valu
 // Survey finds all that there is of an installation, and whether it can all be removed. It writes nothing.
 func (u *Uninstaller) Survey(ctx context.Context) (*Survey, error) {
 	s := &Survey{Delete: map[stage][]*object{}}
-	for _, survey := range []func(context.Context, *Survey) error{u.surveyGroups, u.surveyKinds, u.surveyParts, u.surveyLeader, u.surveyUnknownObjects, u.surveyNamespace, u.surveyBindings, u.surveyRecords, u.surveyRights} {
+	for _, survey := range []func(context.Context, *Survey) error{u.surveyGroups, u.surveyKinds, u.surveyComponents, u.surveyLeader, u.surveyNamespace, u.surveyBindings, u.surveyRecords, u.surveyRights} {
 		if err := survey(ctx, s); err != nil {
 			return nil, err
 		}
@@ -119,24 +119,28 @@ func (s served) ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.APIRes
 func (u *Uninstaller) surveyGroups(_ context.Context, s *Survey) error {
 	_, _, err := u.Kinds.ServerGroupsAndResources()
 	if discovery.IsGroupDiscoveryFailedError(err) {
-		s.Left = append(s.Left, fmt.Sprintf("Objects of kinds that the API server doesn't serve now can't be read: %v. Once they are served: kubectl autohealer undo --all", err))
+		s.Remaining = append(s.Remaining, fmt.Sprintf("Objects of kinds that the API server doesn't serve now can't be read: %v. Once they are served: kubectl autohealer undo --all", err))
 	}
 	return nil
 }
 
-// surveyParts finds what was installed under its name. What doesn't say that it is ours stays.
-func (u *Uninstaller) surveyParts(ctx context.Context, s *Survey) error {
-	for _, p := range parts {
-		for _, name := range p.names() {
-			o, err := u.get(ctx, about(p.kind, u.in(p.namespace), name))
-			switch {
-			case err != nil:
-				return err
-			case o == nil:
-			case !p.unlabelled && !labelled(o):
-				s.Left = append(s.Left, fmt.Sprintf("%s has no label %s=%s, so it may be somebody else's. If it isn't: kubectl delete %s", title(o), label, ours, named(o)))
-			default:
+// surveyComponents finds what was installed, by its name. What doesn't say that it is ours stays, and so does what says so and isn't known:
+// another version may have installed it, or another product.
+func (u *Uninstaller) surveyComponents(ctx context.Context, s *Survey) error {
+	for _, p := range components {
+		names := p.names()
+		found, err := u.list(ctx, p.kind, client.InNamespace(u.in(p.namespace)))
+		if err != nil {
+			return err
+		}
+		for _, o := range found {
+			switch known := slices.Contains(names, o.Name); {
+			case known && (p.unlabelled || labelled(o)):
 				s.Delete[p.stage] = append(s.Delete[p.stage], o)
+			case known:
+				s.Remaining = append(s.Remaining, fmt.Sprintf("%s has no label %s=%s, so it may be somebody else's. If it isn't: kubectl delete %s", title(o), label, ours, named(o)))
+			case p.namespace == "" && labelled(o): // what else is in our namespace is looked at with that
+				s.Remaining = append(s.Remaining, fmt.Sprintf("%s says that it is Autohealer's, and this version doesn't know it. If it is: kubectl delete %s", title(o), named(o)))
 			}
 		}
 	}
@@ -150,7 +154,7 @@ func (u *Uninstaller) surveyLeader(ctx context.Context, s *Survey) error {
 	switch {
 	case has(s.Delete[manager], deploymentKind):
 	case doubt != "":
-		s.Blocked = append(s.Blocked, fmt.Sprintf("Whether a manager leads can't be told, and there is no Deployment %[1]s in namespace %[2]s that could run it: the Lease %[1]s %[3]s. "+
+		s.Blocked = append(s.Blocked, fmt.Sprintf("It isn't known whether a manager leads, and there is no Deployment %[1]s in namespace %[2]s that could run it: the Lease %[1]s %[3]s. "+
 			"When none does, kubectl -n %[2]s delete lease %[1]s", u.Manager, u.Namespace, doubt))
 	case leads:
 		s.Blocked = append(s.Blocked, fmt.Sprintf("A manager leads, and there is no Deployment %[1]s in namespace %[2]s that could run it: stop it, or if there is none, "+
@@ -164,26 +168,6 @@ func (u *Uninstaller) in(namespace string) string {
 		return u.Namespace
 	}
 	return namespace
-}
-
-// surveyUnknownObjects finds what says that it is ours and isn't known: another version may have installed it, or another product.
-func (u *Uninstaller) surveyUnknownObjects(ctx context.Context, s *Survey) error {
-	for _, p := range parts {
-		if p.namespace != "" {
-			continue // what else is in our namespace is looked at with that
-		}
-		known := p.names()
-		found, err := u.list(ctx, p.kind, client.MatchingLabels{label: ours})
-		if err != nil {
-			return err
-		}
-		for _, o := range found {
-			if !slices.Contains(known, o.Name) {
-				s.Left = append(s.Left, fmt.Sprintf("%s says that it is Autohealer's, and this version doesn't know it. If it is: kubectl delete %s", title(o), named(o)))
-			}
-		}
-	}
-	return nil
 }
 
 // surveyRecords finds what was done to objects of others, and says what of it can't be taken back.

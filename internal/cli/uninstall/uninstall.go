@@ -22,6 +22,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/undo"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
 // Uninstaller removes one installation.
@@ -172,15 +173,8 @@ func (s *Survey) Write(w io.Writer) {
 }
 
 func section(w io.Writer, heading string, lines []string) {
-	if len(lines) == 0 {
-		return
-	}
-	fmt.Fprintln(w, heading)
-	if len(lines) > maxNamed {
-		lines = append(slices.Clone(lines[:maxNamed]), fmt.Sprintf("… and %d more", len(lines)-maxNamed))
-	}
-	for _, line := range lines {
-		fmt.Fprintln(w, "  "+line)
+	if len(lines) > 0 {
+		fmt.Fprintf(w, "%s\n  %s\n", heading, sample.List(lines, "\n  "))
 	}
 }
 
@@ -193,11 +187,11 @@ func (u *Uninstaller) surveyBindings(ctx context.Context, s *Survey) error {
 			return fmt.Errorf("look for bindings of Autohealer's roles: %w", err)
 		}
 	}
-	roles := part{kind: clusterRoleKind}.names()
+	roles := component{kind: clusterRoleKind}.names()
 	report := func(kindOf string, o metav1.ObjectMeta, role rbacv1.RoleRef) {
 		if role.Kind == "ClusterRole" && slices.Contains(roles, role.Name) && o.Labels[label] != ours && o.Namespace != u.Namespace {
 			binding := about(kind(rbacv1.GroupName, kindOf), o.Namespace, o.Name)
-			s.Left = append(s.Left, fmt.Sprintf("%s binds a role of Autohealer's that will be gone: kubectl delete %s", title(binding), named(binding)))
+			s.Remaining = append(s.Remaining, fmt.Sprintf("%s binds a role of Autohealer's that will be gone: kubectl delete %s", title(binding), named(binding)))
 		}
 	}
 	for i := range inAll.Items {
@@ -216,7 +210,7 @@ func (u *Uninstaller) surveyNamespace(ctx context.Context, s *Survey) error {
 		return err
 	}
 	if !labelled(ns) {
-		s.Left = append(s.Left, fmt.Sprintf("%s has no label %s=%s, so somebody else made it. If nobody needs it: kubectl delete %s", title(ns), label, ours, named(ns)))
+		s.Remaining = append(s.Remaining, fmt.Sprintf("%s has no label %s=%s, so somebody else made it. If nobody needs it: kubectl delete %s", title(ns), label, ours, named(ns)))
 		return nil
 	}
 	others, err := u.others(ctx, s)
@@ -224,7 +218,7 @@ func (u *Uninstaller) surveyNamespace(ctx context.Context, s *Survey) error {
 		return err
 	}
 	if len(others) > 0 {
-		s.Left = append(s.Left, fmt.Sprintf("%s holds what isn't Autohealer's: %s. If nobody needs it: kubectl delete %s", title(ns), listed(others, ", "), named(ns)))
+		s.Remaining = append(s.Remaining, fmt.Sprintf("%s holds what isn't Autohealer's: %s. If nobody needs it: kubectl delete %s", title(ns), sample.List(others, ", "), named(ns)))
 		return nil
 	}
 	s.Delete[ownNamespace] = []*object{ns}
@@ -261,15 +255,4 @@ func (u *Uninstaller) others(ctx context.Context, s *Survey) (found []string, er
 func keeps(r metav1.APIResource) bool {
 	return !strings.Contains(r.Name, "/") && r.Name != "events" && r.Name != "endpoints" &&
 		slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "create") && slices.Contains(r.Verbs, "delete")
-}
-
-// maxNamed is how many of many are named.
-const maxNamed = 20
-
-// listed names some of many, in one line or one a line.
-func listed(all []string, between string) string {
-	if len(all) <= maxNamed {
-		return strings.Join(all, between)
-	}
-	return strings.Join(all[:maxNamed], between) + fmt.Sprintf("%s… and %d more", between, len(all)-maxNamed)
 }

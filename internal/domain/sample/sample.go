@@ -61,6 +61,14 @@ func Example(n int, noun, is, example string) string {
 	return Count(n, noun) + " " + is + ", such as " + example
 }
 
+// List writes down up to Size texts, and how many more there are.
+func List(texts []string, separator string) string {
+	if more := len(texts) - Size; more > 0 {
+		texts = append(slices.Clone(texts[:Size]), fmt.Sprintf("… and %d more", more))
+	}
+	return strings.Join(texts, separator)
+}
+
 // Cut keeps a text within so many bytes; one that was longer ends with an ellipsis.
 func Cut(text string, most int) string {
 	const cut = " …"

@@ -22,11 +22,13 @@ func TestWhateverIsInstalledIsRemoved(t *testing.T) {
 		if slices.Contains(apart, o.GetKind()) {
 			continue
 		}
-		if !slices.ContainsFunc(parts, func(p part) bool { return p.kind == o.GroupVersionKind() && slices.Contains(p.names(), o.GetName()) }) {
+		if !slices.ContainsFunc(components, func(p component) bool {
+			return p.kind == o.GroupVersionKind() && slices.Contains(p.names(), o.GetName())
+		}) {
 			t.Errorf("no part has %s/%s in namespace %q", o.GetKind(), o.GetName(), o.GetNamespace())
 		}
 	}
-	for _, p := range parts {
+	for _, p := range components {
 		if len(p.names()) == 0 {
 			t.Errorf("nothing is of part %s in namespace %q", p.kind, p.namespace)
 		}

@@ -73,7 +73,7 @@ func TestAnEnvoyPatchPolicyIsDeletedByItsRecord(t *testing.T) {
 		t.Error(diff, r.Err)
 	}
 	again := "Done again soon: by OutlierPolicy shop/web. To keep it off, take the label autohealer.resourcestack.com/envoy-patches off its Gateway, or stop all with: kubectl autohealer freeze"
-	if diff := cmp.Diff([]string{again}, r.Again); diff != "" {
+	if diff := cmp.Diff(again, r.Again); diff != "" {
 		t.Error(diff)
 	}
 	if thereIs(t, c, "autohealer.web") {

@@ -44,8 +44,8 @@ var deleted = [...]string{
 	definitions: "the kinds", rights: "the rights, and what the manager made", ownNamespace: "the namespace",
 }
 
-// part is a kind of which an installation has objects: by the manifests of this version, or because the manager makes them.
-type part struct {
+// component is a kind of which an installation has objects: by the manifests of this version, or because the manager makes them.
+type component struct {
 	stage     stage
 	kind      schema.GroupVersionKind
 	namespace string // "" for cluster-scoped ones
@@ -73,9 +73,9 @@ var (
 // helmCheck is what Helm makes before it uninstalls a release: the Job stays if it refuses, its rights if Helm is interrupted.
 var helmCheck = []string{"autohealer-uninstall-check"}
 
-// parts in the order in which they go. A binding goes before what it binds, and what the manager makes when that is gone, or it
+// components in the order in which they go. A binding goes before what it binds, and what the manager makes when that is gone, or it
 // would make it again.
-var parts = []part{
+var components = []component{
 	{stage: admissionGates, kind: kind("admissionregistration.k8s.io", "ValidatingWebhookConfiguration")},
 	{stage: admissionGates, kind: kind("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding")},
 	{stage: admissionGates, kind: kind("admissionregistration.k8s.io", "ValidatingAdmissionPolicy")},
@@ -101,8 +101,8 @@ var parts = []part{
 	{stage: rights, kind: clusterRoleKind, made: helmCheck},
 }
 
-// names of the objects of a part.
-func (p part) names() []string {
+// names of the objects of a component.
+func (p component) names() []string {
 	names := slices.Clone(p.made)
 	for _, o := range installed() {
 		if o.GroupVersionKind() == p.kind && o.GetNamespace() == p.namespace {
@@ -169,7 +169,7 @@ type right struct {
 
 // surveyRights asks the API server whether whoever runs this may do all of it: half of it would leave things stuck.
 func (u *Uninstaller) surveyRights(ctx context.Context, s *Survey) error {
-	var lacking []string
+	var missing []string
 	for _, r := range u.needed(s) {
 		mapping, err := u.Client.RESTMapper().RESTMapping(r.kind.GroupKind(), r.kind.Version)
 		if err != nil {
@@ -192,10 +192,10 @@ func (u *Uninstaller) surveyRights(ctx context.Context, s *Survey) error {
 		if r.namespace != "" {
 			what += " in namespace " + r.namespace
 		}
-		lacking = append(lacking, r.verb+" "+what)
+		missing = append(missing, r.verb+" "+what)
 	}
-	slices.Sort(lacking)
-	for _, what := range slices.Compact(lacking) {
+	slices.Sort(missing)
+	for _, what := range slices.Compact(missing) {
 		s.Blocked = append(s.Blocked, "You may not "+what)
 	}
 	return nil
