@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 
@@ -222,14 +223,14 @@ func withoutFacts(r guard.RuleInfo) string {
 func writeExample(out *strings.Builder, example guard.Example) error {
 	fmt.Fprintf(out, "\n%s: %s\n", example.Label, example.Name)
 	for _, part := range []struct {
-		name string
-		text []byte
-	}{{"", example.Object}, {"was", example.OldObject}, {"plan", example.Plan}} {
-		if len(part.text) == 0 {
+		name   string
+		object *runtime.RawExtension
+	}{{"", &example.Object}, {"was", example.OldObject}, {"plan", example.Plan}} {
+		if part.object == nil {
 			continue
 		}
 		var value any
-		if err := utiljson.Unmarshal(part.text, &value); err != nil {
+		if err := utiljson.Unmarshal(part.object.Raw, &value); err != nil {
 			return err
 		}
 		if part.name != "" {

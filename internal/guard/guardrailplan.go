@@ -56,8 +56,8 @@ func termsOfGuardrail(e *evaluation) (any, error) {
 func (g *Guard) changesOnly(own *ownRules, kept map[string]bool) (all []string) {
 	for _, kind := range g.Kinds() {
 		for _, r := range own.byKind[kind] {
-			if !kept[r.Name()] && !r.atRunTime && r.Severity == Deny && acts(kind) {
-				sample.Once(&all, fmt.Sprintf("%s for %s (%s)", r.Name(), kind, strings.Join(g.kinds[kind].admissionOnlyReads(r), ", ")))
+			if !kept[r.Name] && !r.atRunTime && r.Severity == Deny && acts(kind) {
+				sample.Once(&all, fmt.Sprintf("%s for %s (%s)", r.Name, kind, strings.Join(g.kinds[kind].admissionOnlyReads(r), ", ")))
 			}
 		}
 	}

@@ -74,13 +74,10 @@ func (g *Guard) compileOwn(gr *v1alpha1.Guardrail, compile compiler) *ownRules {
 // ownRule is a Guardrail's rule as the catalogue would have it. The CRD's defaults are filled in: an object may come from
 // a file.
 func ownRule(gr string, r *v1alpha1.GuardrailRule) Rule {
-	return Rule{
-		ID: gr + "/" + r.Name, Kinds: r.Kinds,
-		Severity:   Severity(cmp.Or(r.Severity, v1alpha1.RuleDeny)),
-		Expression: r.Expression, MessageExpression: r.MessageExpression,
-		OnFactsUnavailable: Severity(cmp.Or(r.OnFactsUnavailable, v1alpha1.RuleWarn)),
-		Exceptable:         r.Exceptable, Rationale: r.Rationale,
-	}
+	rule := Rule{GuardrailRule: *r, ID: gr + "/" + r.Name}
+	rule.Severity = cmp.Or(r.Severity, Deny)
+	rule.OnFactsUnavailable = cmp.Or(r.OnFactsUnavailable, Warn)
+	return rule
 }
 
 // compileOwnRule compiles a rule for one kind. One that doesn't compile is there all the same, as one that can't be
@@ -148,7 +145,7 @@ func (g *Guard) charge(all []*ownRules) {
 					*spent[name] = with
 					continue
 				}
-				e := RuleError{Rule: r.Name(), Field: fieldExpression, Kind: name, Message: "with the rules before it, those of older Guardrails included, it " + excess}
+				e := RuleError{Rule: r.Name, Field: fieldExpression, Kind: name, Message: "with the rules before it, those of older Guardrails included, it " + excess}
 				own.byKind[name][i] = &compiledRule{Rule: r.Rule, guardrail: own.Name, atRunTime: true, fault: &e}
 				own.errors = append(own.errors, e)
 			}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -103,23 +102,17 @@ func (c *count) added(kind string, own *ownRules, old *v1alpha1.Guardrail) []*co
 	var added []*compiledRule
 	for _, r := range own.byKind[kind] {
 		was := func(o v1alpha1.GuardrailRule) bool {
-			return o.Name == r.Name() && o.Expression == r.Expression && slices.Contains(o.Kinds, kind) && cmp.Or(o.Severity, v1alpha1.RuleDeny) == v1alpha1.RuleDeny
+			return o.Name == r.Name && o.Expression == r.Expression && slices.Contains(o.Kinds, kind) && cmp.Or(o.Severity, Deny) == Deny
 		}
 		switch {
 		case !r.atRunTime, r.fault != nil, r.Severity != Deny, slices.ContainsFunc(old.Spec.Rules, was):
 		case r.condition.asks:
-			c.notCounted("what rule %s refuses, because it asks the authorizer", r.Name())
+			c.notCounted("what rule %s refuses, because it asks the authorizer", r.Name)
 		default:
 			added = append(added, r)
 		}
 	}
 	return added
-}
-
-// Name is the rule's name within its Guardrail or kind.
-func (r *compiledRule) Name() string {
-	_, name, _ := strings.Cut(r.ID, "/")
-	return name
 }
 
 func (c *count) notCounted(format string, args ...any) {

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -210,8 +209,8 @@ func Docs(g *guard.Guard) ([]byte, error) {
 		"anchor": guard.Anchor,
 		"code":   func(texts []string) string { return "`" + strings.Join(texts, "`, `") + "`" },
 		"cell":   func(text string) string { return strings.ReplaceAll(text, "|", "\\|") },
-		"yaml": func(object json.RawMessage) (string, error) {
-			text, err := yaml.JSONToYAML(object)
+		"yaml": func(object runtime.RawExtension) (string, error) {
+			text, err := yaml.JSONToYAML(object.Raw)
 			return string(text), err
 		},
 		"examples": func(kind string, rule guard.RuleInfo) ([]guard.Example, error) {
