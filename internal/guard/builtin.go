@@ -106,7 +106,7 @@ func compileKind(c Catalogue, definition *extv1.CustomResourceDefinition, w tabl
 			return nil, fmt.Errorf("variable %s: %w", v.Name, err)
 		}
 	}
-	if k.text, err = json.Marshal(judgement(c)); err != nil {
+	if k.text, err = json.Marshal(decisiveContent(c)); err != nil {
 		return nil, fmt.Errorf("hash catalogue: %w", err)
 	}
 	return k, k.addRules(c.Rules)
@@ -130,9 +130,9 @@ func (k *builtinKind) addRules(rules []Rule) error {
 			return fmt.Errorf("rule %s: kinds %v lack the catalogue's %s", r.ID, r.Kinds, k.name)
 		}
 		ids[r.ID] = true
-		compiled, err := k.compileRule(r)
-		if err != nil {
-			return fmt.Errorf("rule %s: %w", r.ID, err)
+		compiled, fault := k.compileRule(r)
+		if fault != nil {
+			return fmt.Errorf("rule %s: %s: %s", r.ID, fault.Field, fault.Message)
 		}
 		k.rules = append(k.rules, compiled)
 	}
@@ -149,8 +149,8 @@ func (k *builtinKind) addRules(rules []Rule) error {
 	return nil
 }
 
-// judgement is the part of a catalogue that decides verdicts: its tests and reasons may change without a new hash.
-func judgement(c Catalogue) Catalogue {
+// decisiveContent is what decides verdicts: a catalogue's tests and reasons may change without a new hash.
+func decisiveContent(c Catalogue) Catalogue {
 	c.Rules = slices.Clone(c.Rules)
 	for i := range c.Rules {
 		c.Rules[i].Tests, c.Rules[i].Rationale = nil, ""

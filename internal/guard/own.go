@@ -2,7 +2,6 @@ package guard
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -84,20 +83,19 @@ func ownRule(gr string, r *v1alpha1.GuardrailRule) Rule {
 // evaluated.
 func (k *builtinKind) compileOwnRule(gr string, r *v1alpha1.GuardrailRule) *compiledRule {
 	rule := ownRule(gr, r)
-	compiled, err := k.compileRule(rule)
-	if err == nil {
-		compiled.guardrail = gr
-		compiled.alwaysCount()
-		return compiled
+	compiled, fault := k.compileRule(rule)
+	if fault != nil {
+		fault.Rule, fault.Kind = r.Name, k.name
+		return brokenRule(rule, gr, fault)
 	}
-	e := RuleError{Rule: r.Name, Field: fieldExpression, Kind: k.name, Message: err.Error()}
-	if of := (*fieldError)(nil); errors.As(err, &of) {
-		e.Message = of.err.Error()
-		if of.field == fieldMessage {
-			e.Field = fieldMessage
-		}
-	}
-	return &compiledRule{Rule: rule, guardrail: gr, atRunTime: true, fault: &e}
+	compiled.guardrail = gr
+	compiled.countsAlways()
+	return compiled
+}
+
+// brokenRule holds at run time, too: it refuses all of its kind.
+func brokenRule(rule Rule, gr string, fault *RuleError) *compiledRule {
+	return &compiledRule{Rule: rule, guardrail: gr, atRunTime: true, fault: fault}
 }
 
 // compiledRules are what was compiled, by all that it depends on.
@@ -146,7 +144,7 @@ func (g *Guard) charge(all []*ownRules) {
 					continue
 				}
 				e := RuleError{Rule: r.Name, Field: fieldExpression, Kind: name, Message: "with the rules before it, those of older Guardrails included, it " + excess}
-				own.byKind[name][i] = &compiledRule{Rule: r.Rule, guardrail: own.Name, atRunTime: true, fault: &e}
+				own.byKind[name][i] = brokenRule(r.Rule, own.Name, &e)
 				own.errors = append(own.errors, e)
 			}
 		}
