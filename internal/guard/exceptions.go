@@ -108,7 +108,7 @@ func (e *evaluation) lift(r *compiledRule) *Lifted {
 // must not be refused for what the cache is behind, nor who deleted it be admitted. Where there is no answer, or there are many refusals
 // a second, those in force count.
 func (e *evaluation) readExceptions() {
-	if e.asWritten == nil || e.exceptionsRead || e.guard.opts.Live == nil {
+	if e.request == nil || e.exceptionsRead || e.guard.opts.Live == nil {
 		return
 	}
 	e.exceptionsRead = true

@@ -41,7 +41,7 @@ func (e *evaluation) judge(r *compiledRule) (*Violation, *Skip) {
 		return nil, skip
 	}
 	e.unanswered = nil
-	passes, err := e.holds(r.condition, e)
+	passes, err := e.holds(r.condition)
 	if e.unanswered != nil { // whatever the rule made of it
 		err = e.unanswered
 		e.noteRecheck(e.now.Add(recheckDelay))
@@ -138,7 +138,7 @@ func (e *evaluation) leavesUnchanged(r *compiledRule) bool {
 	if r.unchanged == nil || e.oldObject.content == nil {
 		return false
 	}
-	unchanged, err := e.holds(*r.unchanged, e.asWritten)
+	unchanged, err := e.holds(*r.unchanged)
 	return err == nil && unchanged && (r.atRunTime || e.storedMayAct())
 }
 
@@ -171,7 +171,7 @@ func (e *evaluation) atRunTime() Verdict {
 // verdict judges by each of these rules; a refusal names them all.
 func (e *evaluation) verdict(applies func(*compiledRule) bool) Verdict {
 	v := Verdict{Allowed: true, RuleSetHash: e.kind.hash}
-	if e.rules.unread && acts(e.kind.name) && !e.onlyObserves {
+	if e.rules.unread && acts(e.kind.name) && e.exempt != allRules {
 		v.skip(Skip{Rule: "guard/guardrails", Severity: Deny, Reason: "the Guardrails aren't read yet; try again in a moment"})
 	}
 	for _, r := range e.kind.rules {

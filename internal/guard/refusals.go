@@ -179,7 +179,7 @@ func (c *count) refuses(ctx context.Context, kind string, object client.Object, 
 		of := c.guard.evaluation(ctx, c.rules, c.rules.kinds[kind], judged)
 		of.authorizer, of.left = nil, c.left
 		for _, r := range rules {
-			if holds, err := of.holds(r.condition, of); err != nil || !holds {
+			if holds, err := of.holds(r.condition); err != nil || !holds {
 				refused = true
 				break
 			}

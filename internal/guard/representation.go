@@ -137,16 +137,16 @@ var judgedMetadata = []string{"annotations", "creationTimestamp", "generateName"
 // rule over status or finalizers would say at one time what it no longer does at another.
 var judgedFields = []string{"apiVersion", "kind", "metadata", "spec"}
 
-// judgedPart leaves out of what can't be read as its type what rules may not read, also by dyn().
-func judgedPart(content map[string]any) map[string]any {
+// readableContent leaves out of what can't be read as its type what rules may not read, also by dyn().
+func readableContent(content map[string]any) map[string]any {
 	if content == nil {
 		return nil
 	}
-	part := selectFields(content, judgedFields)
-	if metadata, isMap := part["metadata"].(map[string]any); isMap {
-		part["metadata"] = selectFields(metadata, judgedMetadata)
+	readable := selectFields(content, judgedFields)
+	if metadata, isMap := readable["metadata"].(map[string]any); isMap {
+		readable["metadata"] = selectFields(metadata, judgedMetadata)
 	}
-	return part
+	return readable
 }
 
 // selectFields is what there is of some fields.

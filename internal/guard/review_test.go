@@ -167,7 +167,7 @@ func TestLoopsOverWhatNoSchemaBoundsEnd(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := e.holds(p, e); infos > maxSmallList && !errors.Is(e.inability(err), errBudget) {
+			if _, err := e.holds(p); infos > maxSmallList && !errors.Is(e.inability(err), errBudget) {
 				t.Errorf("%v, want that it is over budget", err)
 			}
 		})
@@ -213,7 +213,7 @@ func TestARuleWhoseMessageIsOverBudgetSaysSo(t *testing.T) {
 	kind := g.rules.Load().kinds["ConditionSet"]
 	e := g.evaluation(t.Context(), g.rules.Load(), kind, judgedAs(t, conditionSet(t, healthySpec)))
 	rule := kind.rules[0]
-	if _, err := e.holds(rule.condition, e); err != nil {
+	if _, err := e.holds(rule.condition); err != nil {
 		t.Fatal(err)
 	}
 	e.left.units = 1

@@ -122,6 +122,8 @@ var others = map[string]any{
 	"spec.targetRefs":                    []any{},
 	"spec.disabled":                      true,
 	"spec.outlierDetection":              map[string]any{},
+	"spec.output":                        "RegistrationOnly",
+	"spec.suspendWhen":                   "false",
 	"spec.namespaceSelector":             map[string]any{"matchLabels": map[string]any{"another": "label"}},
 }
 

@@ -185,7 +185,7 @@ func (e *evaluation) message(r *compiledRule) string {
 	if r.message == nil {
 		return r.FixedMessage()
 	}
-	value, err := e.run(*r.message, e)
+	value, err := e.run(*r.message)
 	switch err = e.inability(err); {
 	case errors.Is(err, errBudget):
 		return r.FixedMessage() + " (details are missing: " + err.Error() + ")"
