@@ -19,7 +19,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
-// state is everything that a status tells.
+// state is everything that a status reports.
 type state struct {
 	// verdict of the rules over exceptions.
 	verdict guard.Verdict
@@ -31,6 +31,21 @@ type state struct {
 	fixed, unknown []string
 	// atRunTime are the named rules that judge the stored target again and again; the others judge its changes.
 	atRunTime []string
+}
+
+// addRules sorts the rules that an exception names.
+func (st *state) addRules(g *guard.Guard, x *v1alpha1.GuardrailException) {
+	rules := g.Rules(x.Spec.TargetRef.Kind)
+	for _, id := range x.Spec.RuleIDs {
+		switch i := slices.IndexFunc(rules, func(r guard.RuleInfo) bool { return r.ID == id }); {
+		case i < 0:
+			st.unknown = append(st.unknown, id)
+		case !rules[i].Exceptable:
+			st.fixed = append(st.fixed, id)
+		case rules[i].AtRunTime:
+			st.atRunTime = append(st.atRunTime, id)
+		}
+	}
 }
 
 // statusOf describes an exception. It is pure: the same state gives the same status, so that nothing is written when nothing
