@@ -198,7 +198,7 @@ func EmitTransitions(recorder events.EventRecorder, policy runtime.Object, befor
 			recorder.Eventf(policy, nil, corev1.EventTypeNormal, end.reason, c.Type, "%s", end.note)
 		}
 	}
-	if paused(before) && !paused(after) && !deleting(after) {
+	if is := readyReason(after); pausesActs(readyReason(before)) && !pausesActs(is) && is != v1alpha1.ReasonUndoing {
 		recorder.Eventf(policy, nil, corev1.EventTypeNormal, v1alpha1.ReasonResumed, v1alpha1.ConditionReady, "The policy is no longer paused.")
 	}
 }
@@ -241,15 +241,12 @@ func unchecked(c *metav1.Condition) bool {
 	return c == nil || c.Reason == v1alpha1.ReasonStarting || c.Reason == v1alpha1.ReasonFrozen
 }
 
-// deleting says whether a policy is being deleted, which Ready reports in place of a pause.
-func deleting(conditions []metav1.Condition) bool {
-	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
-	return ready != nil && ready.Reason == v1alpha1.ReasonUndoing
-}
-
-func paused(conditions []metav1.Condition) bool {
-	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
-	return ready != nil && pausesActs(ready.Reason)
+// readyReason is the reason of Ready, "" before there is one. A deletion is reported in place of a pause.
+func readyReason(conditions []metav1.Condition) string {
+	if ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); ready != nil {
+		return ready.Reason
+	}
+	return ""
 }
 
 // pausesActs says whether a reason of Ready is that Guardrails stop new acts.

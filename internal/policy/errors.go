@@ -80,21 +80,19 @@ func (t *ErrorTracker) Clear(target string) { t.RecordAttempts(target, Attempts{
 func (t *ErrorTracker) RecordAttempts(target string, attempts Attempts) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	failing := map[types.UID]bool{}
 	for policy, err := range attempts.Failed {
-		failing[policy.UID] = true
 		t.addFailure(target, err, policy)
 	}
-	succeeded := map[types.UID]bool{}
 	for _, policy := range attempts.Written {
-		succeeded[policy.UID] = true
 		if of := t.failing[policy.UID]; of != nil && !of.partial {
 			of.partial = true
 			t.notify(of)
 		}
 	}
-	for uid := range t.failing {
-		if !failing[uid] && (attempts.Complete || succeeded[uid]) {
+	for uid, of := range t.failing {
+		policy := Ref{UID: uid, NamespacedName: of.policy}
+		_, failed := attempts.Failed[policy]
+		if !failed && (attempts.Complete || slices.Contains(attempts.Written, policy)) {
 			t.clearFailure(target, uid)
 		}
 	}
