@@ -25,28 +25,21 @@ import (
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
-// Options are what the controller for GuardrailExceptions needs.
-type Options struct {
-	Guard *guard.Guard
-	// Exceptions are all that are stored.
-	Exceptions *kube.Collection[*v1alpha1.GuardrailException]
-}
-
-// AddToManager adds the observer and the controller of the status.
-func AddToManager(mgr manager.Manager, opts Options) error {
+// AddToManager adds what puts all exceptions that are stored in force, and the controller of their statuses.
+func AddToManager(mgr manager.Manager, g *guard.Guard, exceptions *kube.Collection[*v1alpha1.GuardrailException]) error {
 	if err := registerMetrics(); err != nil {
 		return err
 	}
-	c := &controller{Guard: opts.Guard, Cache: mgr.GetCache(), Client: mgr.GetClient(), Clock: clock.RealClock{}}
-	opts.Exceptions.Use, opts.Exceptions.Seen = c.use, c.request
-	opts.Guard.OnChange(c.rulesChanged)
-	if err := mgr.Add(opts.Exceptions); err != nil {
+	c := &controller{Guard: g, Cache: mgr.GetCache(), Client: mgr.GetClient(), Clock: clock.RealClock{}}
+	exceptions.Use, exceptions.Seen = c.use, c.request
+	g.OnChange(c.rulesChanged)
+	if err := mgr.Add(exceptions); err != nil {
 		return err
 	}
 	if err := mgr.Add(c); err != nil {
 		return err
 	}
-	if err := mgr.AddReadyzCheck("guardrailexceptions", func(*http.Request) error { return opts.Exceptions.Synced() }); err != nil {
+	if err := mgr.AddReadyzCheck("guardrailexceptions", func(*http.Request) error { return exceptions.Synced() }); err != nil {
 		return err
 	}
 	return (&policy.Keeper[*v1alpha1.GuardrailException]{Steps: c.steps()}).AddToManager(mgr, "guardrailexception", 1, c.lead)
