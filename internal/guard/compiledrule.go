@@ -68,7 +68,7 @@ func (k *builtinKind) compileRule(r Rule) (*compiledRule, *RuleError) {
 		compiled.live = compiled.live || k.isLive(path)
 	}
 	if r.MessageExpression != "" {
-		message, err := k.env.compile(r.MessageExpression, cel.StringType)
+		message, _, err := k.env.compile(r.MessageExpression, cel.StringType)
 		if err != nil {
 			return nil, &RuleError{Field: fieldMessage, Message: err.Error()}
 		}

@@ -35,7 +35,7 @@ func (k *kindRules) rule(id string) *compiledRule {
 }
 
 // with puts together what judges a kind: the built-in part, the rules of Guardrails, and what they declare.
-func (k *builtinKind) with(own []*compiledRule, w tableInput) *kindRules {
+func (k *builtinKind) with(own []*compiledRule, policy guardrail.Policy) *kindRules {
 	now := &kindRules{builtinKind: k, own: own, values: make([]any, len(k.variables))}
 	digest := sha256.New()
 	digest.Write(k.text)
@@ -51,7 +51,7 @@ func (k *builtinKind) with(own []*compiledRule, w tableInput) *kindRules {
 		_ = encoder.Encode(rule) // a digest takes all, and texts can be encoded
 	}
 	if k.tables != nil {
-		for _, t := range k.tables(w) {
+		for _, t := range k.tables(policy) {
 			i := k.index[variablePath+t.name]
 			now.values[i] = t.value()
 			if v := t.variable(); v.Expression != k.variables[i].Expression {
@@ -60,7 +60,7 @@ func (k *builtinKind) with(own []*compiledRule, w tableInput) *kindRules {
 		}
 	}
 	if readLimits {
-		fmt.Fprint(digest, w.policy.Limits)
+		fmt.Fprint(digest, policy.Limits)
 	}
 	now.hash = hex.EncodeToString(digest.Sum(nil))[:16]
 	return now

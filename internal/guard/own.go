@@ -185,12 +185,6 @@ func (s *ruleSet) displaced(all []*ownRules, by string) []string {
 	return texts
 }
 
-// wasBroken says whether a rule that an update doesn't touch couldn't be evaluated before. Of a Guardrail that isn't in
-// force, such as one in a file, that is taken for granted.
-func (s *ruleSet) wasBroken(guardrail string, e RuleError) bool {
-	return s.guardrails[guardrail] == nil || s.isBroken(guardrail, e)
-}
-
 // isBroken says whether a rule of the Guardrail in force can't be evaluated already.
 func (s *ruleSet) isBroken(guardrail string, e RuleError) bool {
 	inForce := s.guardrails[guardrail]
