@@ -75,11 +75,7 @@ func guardrailTables(guardrail.Policy) []table {
 		reserved = append(reserved, strings.ToLower(kind))
 	}
 	slices.Sort(reserved)
-	builtin := table{name: "builtinTypes"}
-	for _, k := range ecosystem.Types() {
-		builtin.list = append(builtin.list, k.Type)
-	}
-	return []table{{name: "kinds", list: all}, {name: "reservedNames", list: reserved}, builtin}
+	return []table{{name: "kinds", list: all}, {name: "reservedNames", list: reserved}, {name: "builtinTypes", list: ecosystem.TypeNames()}}
 }
 
 func exceptionTables(guardrail.Policy) []table {
