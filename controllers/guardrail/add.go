@@ -65,7 +65,7 @@ func (c *controller) steps() policy.Steps[*v1alpha1.Guardrail] {
 }
 
 // describe collects what the status reports, once this generation is in force.
-func (c *controller) describe(_ context.Context, g *v1alpha1.Guardrail, _ policy.Left) (is policy.Description[*v1alpha1.Guardrail], err error) {
+func (c *controller) describe(_ context.Context, g *v1alpha1.Guardrail, _ policy.Remaining) (is policy.Description[*v1alpha1.Guardrail], err error) {
 	became, ok := c.outcomeOf(g)
 	if !ok {
 		is.Skip = true

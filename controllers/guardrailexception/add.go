@@ -53,7 +53,7 @@ func (c *controller) steps() policy.Steps[*v1alpha1.GuardrailException] {
 }
 
 // describe collects what the status reports.
-func (c *controller) describe(ctx context.Context, x *v1alpha1.GuardrailException, _ policy.Left) (is policy.Description[*v1alpha1.GuardrailException], err error) {
+func (c *controller) describe(ctx context.Context, x *v1alpha1.GuardrailException, _ policy.Remaining) (is policy.Description[*v1alpha1.GuardrailException], err error) {
 	st := state{now: c.Clock.Now(), ends: guardrail.Ends(x)}
 	if st.target, err = readTarget(ctx, c.Client, c.Guard, x.Spec.TargetRef); err != nil {
 		is.Skip = true
@@ -65,7 +65,7 @@ func (c *controller) describe(ctx context.Context, x *v1alpha1.GuardrailExceptio
 	is.After.Status = statusOf(x, st)
 	ready := meta.FindStatusCondition(is.After.Status.Conditions, v1alpha1.ConditionReady)
 	activeGauge.WithLabelValues(x.Name).Set(metric.Bool(ready.Reason == v1alpha1.ReasonActive))
-	is.Again = next(st.now, st.ends, st.verdict.RecheckAt, st.target.recheckAt)
+	is.RequeueAfter = next(st.now, st.ends, st.verdict.RecheckAt, st.target.recheckAt)
 	return is, nil
 }
 

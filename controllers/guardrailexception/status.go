@@ -132,8 +132,8 @@ func onChange(x *v1alpha1.GuardrailException, st state) []string {
 func active(x *v1alpha1.GuardrailException, st state, name, until string) string {
 	var broken, kept []string
 	for _, id := range st.atRunTime {
-		lifts := func(l guard.Lifted) bool { return l.Rule == id && l.Exception == x.Name }
-		if slices.ContainsFunc(st.target.lifts, lifts) {
+		isLifted := func(l guard.Lifted) bool { return l.Rule == id && l.Exception == x.Name }
+		if slices.ContainsFunc(st.target.lifted, isLifted) {
 			broken = append(broken, id)
 		} else {
 			kept = append(kept, id)
@@ -153,8 +153,8 @@ func active(x *v1alpha1.GuardrailException, st state, name, until string) string
 type target struct {
 	found bool
 	hash  string
-	// lifts are the rules that exceptions keep from refusing the target.
-	lifts []guard.Lifted
+	// lifted are the rules that exceptions keep from refusing the target.
+	lifted []guard.Lifted
 	// recheckAt is when they may say something else without any event; zero for never.
 	recheckAt time.Time
 }
@@ -176,5 +176,5 @@ func readTarget(ctx context.Context, reader client.Reader, g *guard.Guard, ref v
 		return target{}, fmt.Errorf("hash the spec of %s %s: %w", ref.Kind, ref.Name, err)
 	}
 	_, verdict := guard.Admit(ctx, g, object)
-	return target{found: true, hash: hash, lifts: verdict.Lifted, recheckAt: verdict.RecheckAt}, nil
+	return target{found: true, hash: hash, lifted: verdict.Lifted, recheckAt: verdict.RecheckAt}, nil
 }

@@ -86,7 +86,7 @@ func (k *builtinKind) compileRule(r Rule) (*compiledRule, *RuleError) {
 func (r *compiledRule) checkSoftening() *RuleError {
 	switch {
 	case r.WhileObserving != "" && r.portable():
-		return &RuleError{Field: "whileObserving", Message: "a policy can't tell; write it into the expression"}
+		return &RuleError{Field: "whileObserving", Message: "a ValidatingAdmissionPolicy can't soften a rule; write the mode into the expression"}
 	case len(r.RatchetOn) > 0 && (!r.reads.anyOf(rootPlan, rootAuthorizer) || r.reads.anyOf(rootFacts, rootLimits)):
 		return &RuleError{Field: "ratchetOn", Message: "is for rules over plan or authorizer; no fields decide facts and limits, which hold for each change"}
 	case r.RatchetWhen != "" && !r.live:

@@ -58,8 +58,8 @@ type evaluation struct {
 
 	// small: the objects are so small that no rule over them costs much.
 	small bool
-	// left is what may still be spent: first by the built-in rules, then, anew, by those of Guardrails.
-	left costs
+	// remaining is what may still be spent: first by the built-in rules, then, anew, by those of Guardrails.
+	remaining costs
 
 	plan                                      plan
 	objectValue, oldObjectValue               any
@@ -80,12 +80,12 @@ func (g *Guard) evaluation(ctx context.Context, rules *ruleSet, kind *kindRules,
 		variables: slices.Clone(kind.values),
 	}
 	e.refill()
-	e.plan.known = planPart{fields: kind.knownFields, ask: func() (any, error) { return kind.askKnown(e) }}
-	e.plan.live = planPart{fields: kind.liveFields, ask: e.askLive}
+	e.plan.known = planSection{fields: kind.knownFields, ask: func() (any, error) { return kind.askKnown(e) }}
+	e.plan.live = planSection{fields: kind.liveFields, ask: e.askLive}
 	return e
 }
 
-func (e *evaluation) refill() { e.left = costs{units: maxRequestCost, checks: maxRequestChecks} }
+func (e *evaluation) refill() { e.remaining = costs{units: maxRequestCost, checks: maxRequestChecks} }
 
 func targetOf(kind string, object map[string]any) Target {
 	metadata, _ := object["metadata"].(map[string]any)
@@ -203,7 +203,7 @@ func (e *evaluation) storedSynced() bool {
 // itself ends what costs more than the API server allows a call, after 0.1 s; so the deadline is looked at between programs only, which
 // saves a context for each.
 func (e *evaluation) run(p program) (ref.Val, error) {
-	if e.left.units == 0 || e.left.checks == 0 && p.asks {
+	if e.remaining.units == 0 || e.remaining.checks == 0 && p.asks {
 		return nil, errBudget
 	}
 	if err := e.ctx.Err(); err != nil {
@@ -215,9 +215,9 @@ func (e *evaluation) run(p program) (ref.Val, error) {
 	}
 	value, details, err := p.counting.Eval(e)
 	if cost := details.ActualCost(); cost != nil {
-		e.left.take(*cost)
+		e.remaining.take(*cost)
 	}
-	if err == nil && e.left.units == 0 {
+	if err == nil && e.remaining.units == 0 {
 		err = errBudget
 	}
 	return value, err

@@ -33,10 +33,10 @@ func (g *Guard) SetGuardrails(all []*v1alpha1.Guardrail) []GuardrailResult {
 func (g *Guard) setGuardrails(all []*v1alpha1.Guardrail) ([]GuardrailResult, Change) {
 	g.setting.Lock()
 	defer g.setting.Unlock()
-	ctx, former, known := context.Background(), g.rules.Load().compiled, compiledRules{}
+	ctx, previous, known := context.Background(), g.rules.Load().compiled, compiledRules{}
 	compiled := make([]*ownRules, len(all))
 	for i, gr := range all {
-		compiled[i] = g.compileOwn(gr.DeepCopy(), former.recompile(known))
+		compiled[i] = g.compileOwn(gr.DeepCopy(), previous.recompile(known))
 	}
 	inOrder := slices.SortedFunc(slices.Values(compiled), byAge)
 	g.charge(inOrder)

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/domain/celwords"
+	"github.com/resourcestack/autohealer/internal/domain/celerrors"
 	"github.com/resourcestack/autohealer/internal/kinds"
 )
 
@@ -74,7 +74,7 @@ func (e *evaluation) judge(r *compiledRule) (*Violation, *Skip) {
 // failure says why a rule's expression failed. That doesn't tell an object's author what a Guardrail wants of it; what is short of time,
 // budget or an answer is nobody's mistake.
 func (e *evaluation) failure(r *compiledRule, err error) string {
-	why := celwords.Failure(err.Error(), "the rule", "the object has no %s, which the rule reads: write it, or have the rule ask by has() or .? whether it is there")
+	why := celerrors.OfEvaluation(err.Error(), "the rule", "the object has no %s, which the rule reads: write it, or have the rule ask by has() or .? whether it is there")
 	if r.guardrail == "" || r.Rationale == "" || e.unanswered != nil || e.ctx.Err() != nil || errors.Is(err, errBudget) {
 		return why
 	}

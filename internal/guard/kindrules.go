@@ -162,12 +162,12 @@ func (g *Guard) PlanFields(kind string) []PlanField {
 		return nil
 	}
 	var fields []PlanField
-	for _, part := range []struct {
+	for _, section := range []struct {
 		reflect.Type
 		needsFacts bool
 	}{{k.known, false}, {k.live, true}} {
-		for _, f := range forRules(part.Type) {
-			fields = append(fields, PlanField{Name: lowerCamel(f.Name), Type: planFieldType(f.Type).CelType().String(), NeedsFacts: part.needsFacts})
+		for _, f := range forRules(section.Type) {
+			fields = append(fields, PlanField{Name: lowerCamel(f.Name), Type: planFieldType(f.Type).CelType().String(), NeedsFacts: section.needsFacts})
 		}
 	}
 	slices.SortFunc(fields, func(a, b PlanField) int { return strings.Compare(a.Name, b.Name) })

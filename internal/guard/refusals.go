@@ -69,8 +69,8 @@ func (e *evaluation) ownRules(gr *v1alpha1.Guardrail) (*ownRules, error) {
 // count is a count of the stored objects that new and changed rules would keep from acting.
 type count struct {
 	*evaluation
-	left     costs
-	forecast guardrail.Forecast
+	remaining costs
+	forecast  guardrail.Forecast
 }
 
 // forecastRefusals counts the stored objects that new and changed rules would keep from acting.
@@ -85,7 +85,7 @@ func forecastRefusals(e *evaluation) (any, error) {
 	}
 	ctx, cancel := context.WithTimeout(e.ctx, countTimeout)
 	defer cancel()
-	c := &count{evaluation: e, left: costs{units: countCost}}
+	c := &count{evaluation: e, remaining: costs{units: countCost}}
 	for _, kind := range e.guard.Kinds() {
 		if rules := c.added(kind, own, old); len(rules) > 0 {
 			if err := c.refusals(ctx, kind, rules); err != nil {
@@ -177,14 +177,14 @@ func (c *count) refuses(ctx context.Context, kind string, object client.Object, 
 			return
 		}
 		of := c.guard.evaluation(ctx, c.rules, c.rules.kinds[kind], judged)
-		of.authorizer, of.left = nil, c.left
+		of.authorizer, of.remaining = nil, c.remaining
 		for _, r := range rules {
 			if holds, err := of.holds(r.condition); err != nil || !holds {
 				refused = true
 				break
 			}
 		}
-		c.left = of.left
+		c.remaining = of.remaining
 	})
-	return refused, err == nil && ctx.Err() == nil && c.left.units > 0
+	return refused, err == nil && ctx.Err() == nil && c.remaining.units > 0
 }

@@ -152,7 +152,7 @@ func (p *plan) fixture(fixture *runtime.RawExtension, info kindInfo) error {
 }
 
 // fix answers with what a test said. When it said nothing at all, a limit is none.
-func (p *planPart) fix(said map[string]json.RawMessage, of reflect.Type, unlimited bool) error {
+func (p *planSection) fix(said map[string]json.RawMessage, of reflect.Type, unlimited bool) error {
 	if of == nil {
 		return nil
 	}
@@ -201,7 +201,7 @@ func Specimens(kind string) (admitted, refused Specimen, err error) {
 		}
 	}
 	if admitted.Kind == "" || refused.Kind == "" {
-		return admitted, refused, fmt.Errorf("the catalogue of %s lacks a specimen: that is admitted, or that is refused", kind)
+		return admitted, refused, fmt.Errorf("the catalogue of %s needs two specimens, one that is admitted and one that is refused", kind)
 	}
 	return admitted, refused, nil
 }

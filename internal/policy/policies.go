@@ -81,8 +81,8 @@ func (p *Policy[T, R]) State(observes bool) lifecycle.State {
 	}.State()
 }
 
-// SameJudgement says whether nothing changed but the object.
-func (p *Policy[T, R]) SameJudgement(before Policy[T, R]) bool {
+// SameVerdict says whether nothing changed but the object.
+func (p *Policy[T, R]) SameVerdict(before Policy[T, R]) bool {
 	return p.UID == before.UID && p.Generation == before.Generation && p.JudgedAt.Equal(before.JudgedAt) && p.Invalidations == before.Invalidations &&
 		p.Outdated == before.Outdated && p.Pause == before.Pause && p.PauseKnown == before.PauseKnown
 }
@@ -201,7 +201,7 @@ func (p *Policies[T, R]) update(ctx context.Context, key types.NamespacedName) {
 	now, ok := p.Get(key)
 	after := time.Duration(0)
 	if ok {
-		if now.SameJudgement(p.updated[key]) { // as when a status was written, mostly by us
+		if now.SameVerdict(p.updated[key]) { // as when a status was written, mostly by us
 			after = Delay
 		}
 		p.hooks.Changed(ctx, p.updated[key], now)

@@ -184,7 +184,7 @@ func SARIF(w io.Writer, result Result) error {
 	}
 	out := bufio.NewWriter(w)
 	err := sarifLog.Execute(out, map[string]any{
-		"Home": docs.Home, "Version": result.Version, "Rules": rules, "Indices": indices, "Skipped": skippedByRule(result), "Results": iter.Seq2[int, sarifResult](results),
+		"Home": docs.Project, "Version": result.Version, "Rules": rules, "Indices": indices, "Skipped": skippedByRule(result), "Results": iter.Seq2[int, sarifResult](results),
 	})
 	return cmp.Or(err, out.Flush())
 }

@@ -30,8 +30,8 @@ func (t Timings) Settle() time.Duration { return t.of(time.Minute) }
 // ScaleUpWindow is the time in which so many targets may begin to be scaled up, and no more.
 func (t Timings) ScaleUpWindow() time.Duration { return t.of(time.Minute) }
 
-// QuietWatch is for how long a silent watch is trusted, and a live read. A watch can fail silently.
-func (t Timings) QuietWatch() time.Duration { return t.of(20 * time.Second) }
+// MaxWatchSilence is for how long a silent watch is trusted, and a live read. A watch can fail silently.
+func (t Timings) MaxWatchSilence() time.Duration { return t.of(20 * time.Second) }
 
 // Orphan lies between the two live reads that make a record an orphan: one alone could come from an API server that is behind, or
 // from a restore under way.

@@ -185,9 +185,9 @@ func marshal(object runtime.Object) ([]byte, error) {
 }
 
 //go:embed guardrails.md.tmpl
-var page string
+var docsTemplate string
 
-// described is what the page tells of a kind.
+// described is what the document has of a kind.
 type described struct {
 	Name, Hash string
 	Rules      []guard.RuleInfo
@@ -216,7 +216,7 @@ func Docs(g *guard.Guard) ([]byte, error) {
 		"examples": func(kind string, rule guard.RuleInfo) ([]guard.Example, error) {
 			return g.Examples(context.Background(), kind, rule)
 		},
-	}).Parse(page)
+	}).Parse(docsTemplate)
 	if err != nil {
 		return nil, fmt.Errorf("read the page's template: %w", err)
 	}
