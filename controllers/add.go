@@ -67,7 +67,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	common := policy.Options{
 		Guard: opts.Guard, Facts: opts.Facts, OwnNamespace: opts.OwnNamespace, Stored: stored, Rejections: &kube.Rejections{}, Leads: opts.Leads,
 	}
-	if err := guardrailexception.AddToManager(mgr, guardrailexception.Options{Guard: opts.Guard, Exceptions: exceptions}); err != nil {
+	if err := guardrailexception.AddToManager(mgr, opts.Guard, exceptions); err != nil {
 		return err
 	}
 	witnesses := (&probing.Witnesses{Policy: opts.Dial}).Init()

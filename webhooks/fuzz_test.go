@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // FuzzHandler: whatever is posted, the answer is an AdmissionReview, nothing panics, and nothing is admitted that isn't a
@@ -46,7 +47,7 @@ func FuzzReview(f *testing.F) {
 	for i, kind := range kinds {
 		for _, rule := range g.Rules(kind) {
 			for _, test := range rule.Tests {
-				f.Add(byte(i), test.OldObject != nil, whole(f, kind, test.Object), whole(f, kind, test.OldObject))
+				f.Add(byte(i), test.OldObject != nil, whole(f, kind, &test.Object), whole(f, kind, test.OldObject))
 			}
 		}
 	}
@@ -70,13 +71,13 @@ func FuzzReview(f *testing.F) {
 }
 
 // whole is a test's object as the API server sends it.
-func whole(f *testing.F, kind string, text json.RawMessage) []byte {
+func whole(f *testing.F, kind string, example *runtime.RawExtension) []byte {
 	f.Helper()
-	if text == nil {
+	if example == nil {
 		return []byte("null")
 	}
 	var object map[string]any
-	if err := json.Unmarshal(text, &object); err != nil {
+	if err := json.Unmarshal(example.Raw, &object); err != nil {
 		f.Fatal(err)
 	}
 	object["apiVersion"], object["kind"] = "autohealer.resourcestack.com/v1alpha1", kind

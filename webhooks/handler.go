@@ -103,35 +103,24 @@ func respond(v guard.Verdict) admission.Response {
 	return response
 }
 
-// auditAnnotations are kept in the API server's audit log, under the webhook's name.
+// auditAnnotations are kept in the API server's audit log, under the webhook's name: which rules are violated, which were skipped, and which
+// are lifted, as rule=exception.
 func auditAnnotations(v guard.Verdict) map[string]string {
-	annotations := map[string]string{"rule-set": v.RuleSetHash}
-	var violated, skipped []string
+	rules := map[string][]string{}
 	for _, violation := range v.Violations {
-		violated = append(violated, violation.Rule)
+		rules["violated"] = append(rules["violated"], violation.Rule)
 	}
 	for _, skip := range v.Skipped {
-		skipped = append(skipped, skip.Rule)
+		rules["skipped"] = append(rules["skipped"], skip.Rule)
 	}
-	if len(violated) > 0 {
-		annotations["violated"] = strings.Join(violated, ",")
+	for _, l := range v.Lifted {
+		rules["lifted"] = append(rules["lifted"], l.Rule+"="+l.Exception)
 	}
-	if len(skipped) > 0 {
-		annotations["skipped"] = strings.Join(skipped, ",")
-	}
-	if len(v.Lifted) > 0 {
-		annotations["lifted"] = lifted(v.Lifted)
+	annotations := map[string]string{"rule-set": v.RuleSetHash}
+	for name, ids := range rules {
+		annotations[name] = strings.Join(ids, ",")
 	}
 	return annotations
-}
-
-// lifted tells which exception lifts which rule, as rule=exception.
-func lifted(all []guard.Lifted) string {
-	texts := make([]string, len(all))
-	for i, l := range all {
-		texts[i] = l.Rule + "=" + l.Exception
-	}
-	return strings.Join(texts, ",")
 }
 
 // Path serves the reviews of every kind: the review itself says which kind it is about.

@@ -112,7 +112,7 @@ func (r *NodeReconciler) decide(ctx context.Context, name string, unconfirmed un
 	fleet, facts := r.Observer.Facts.Fleet, r.Observer.Facts
 	at := facts.Moment()
 	plan, next := fleet.Decide(name, at, &condition.Evidence{NotRead: true, Unconfirmed: unconfirmed.sets, Unknown: unconfirmed.evictions})
-	if next == condition.Write && plan.Harmful() && facts.Age(at.Now) > facts.Timings.QuietWatch() {
+	if next == condition.Write && plan.Harmful() && facts.Age(at.Now) > facts.Timings.MaxWatchSilence() {
 		fleet.Failed(name) // nothing was written: plan again from a live read
 		next = condition.ReadLive
 	}

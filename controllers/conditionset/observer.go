@@ -119,12 +119,8 @@ func (o *Observer) requestChanged() {
 
 // guardrails puts in force what all Guardrails together say of limits, pauses, precedence and condition types.
 func (o *Observer) guardrails(all guardrail.Policy) {
-	types, err := all.Registry()
-	if err != nil {
-		log.Log.Error(err, "Ignoring condition types that Guardrails declare")
-	}
 	o.request(o.Facts.Fleet.SetPolicy(condition.Policy{
-		Limits: all.Limits, Precedence: condition.Precedence(all.Precedence), Paused: policy.PausedBy(all).By, Frozen: all.Frozen(), Types: types,
+		Limits: all.Limits, Precedence: condition.Precedence(all.Precedence), Paused: policy.PausedBy(all).By, Frozen: all.Frozen(), DeclaredTypes: all.DeclaredTypes(),
 	}, o.Facts.Moment()))
 	o.requestChanged()
 }

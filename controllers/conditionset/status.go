@@ -26,7 +26,7 @@ type statusInput struct {
 	synced      bool
 	writeErrors *policy.WriteErrors
 	// remaining are nodes that a deleted set must still be undone on.
-	remaining policy.Left
+	remaining policy.Remaining
 }
 
 // statusOf describes a set. It is pure: the same state gives the same status, so that nothing is written when nothing
@@ -44,7 +44,7 @@ func statusOf(cs *v1alpha1.ConditionSet, st statusInput) v1alpha1.ConditionSetSt
 	if b := st.summary.Breaker; b != nil {
 		after.Breaker = &v1alpha1.Breaker{ID: b.ID, OpenedAt: metav1.NewTime(b.OpenedAt.Truncate(1e9)), Reset: b.Reset}
 	}
-	commonConditions(cs, st).Put(&after.Conditions, cs.Generation)
+	commonConditions(cs, st).Apply(&after.Conditions, cs.Generation)
 	policy.SetWhileTrue(&after.Conditions, cs.Generation, limitReached(st))
 	policy.SetWhileTrue(&after.Conditions, cs.Generation, breakerOpen(cs, st))
 	return after
@@ -54,11 +54,11 @@ func statusOf(cs *v1alpha1.ConditionSet, st statusInput) v1alpha1.ConditionSetSt
 func commonConditions(cs *v1alpha1.ConditionSet, st statusInput) policy.Conditions {
 	s := policy.Conditions{
 		Acceptance: policy.AcceptanceOf(st.Verdict, st.Read.unreadable),
-		Changes:    "nodes", Synced: st.synced, WriteErrors: st.writeErrors, Paused: st.Pause, Deleting: cs.DeletionTimestamp != nil, Says: operativeMessage(st),
+		Changes:    "nodes", Synced: st.synced, WriteErrors: st.writeErrors, Paused: st.Pause, Deleting: cs.DeletionTimestamp != nil, Summary: operativeMessage(st),
 	}
 	if cs.Spec.Mode == v1alpha1.Observe {
 		s.Observes = true
-		s.Says = fmt.Sprintf("Mode Observe: %d of %d selected nodes match, and nothing is touched%s.", st.summary.Matching, st.summary.Selected, unselectedHint(st))
+		s.Summary = fmt.Sprintf("Mode Observe: %d of %d selected nodes match, and nothing is touched%s.", st.summary.Matching, st.summary.Selected, unselectedHint(st))
 	}
 	if st.remaining.Targets > 0 {
 		s.Undoing = undoingMessage(st)
@@ -199,12 +199,12 @@ func declaredKeys(cs *v1alpha1.ConditionSet) []string {
 // steps keep sets' finalizers and statuses. The acting is the NodeReconciler's.
 func (o *Observer) steps() policy.Steps[*v1alpha1.ConditionSet] {
 	return policy.Steps[*v1alpha1.ConditionSet]{
-		New: func() *v1alpha1.ConditionSet { return &v1alpha1.ConditionSet{} }, Describe: o.describe, Left: o.remaining, Gone: forgetStates,
+		New: func() *v1alpha1.ConditionSet { return &v1alpha1.ConditionSet{} }, Describe: o.describe, Remaining: o.remaining, Gone: forgetStates,
 	}
 }
 
 // remaining counts the nodes that carry a record of the set.
-func (o *Observer) remaining(_ context.Context, cs *v1alpha1.ConditionSet) (remaining policy.Left, err error) {
+func (o *Observer) remaining(_ context.Context, cs *v1alpha1.ConditionSet) (remaining policy.Remaining, err error) {
 	fleet := o.Facts.Fleet
 	remaining.Targets, remaining.Sample = fleet.Recorded(cs.UID)
 	remaining.Unknown = !fleet.Synced() || remaining.Targets == 0 && !fleet.Undone(cs.UID)
@@ -212,7 +212,7 @@ func (o *Observer) remaining(_ context.Context, cs *v1alpha1.ConditionSet) (rema
 }
 
 // describe computes the status, once this generation is judged by known rules.
-func (o *Observer) describe(_ context.Context, cs *v1alpha1.ConditionSet, remaining policy.Left) (is policy.Description[*v1alpha1.ConditionSet], err error) {
+func (o *Observer) describe(_ context.Context, cs *v1alpha1.ConditionSet, remaining policy.Remaining) (is policy.Description[*v1alpha1.ConditionSet], err error) {
 	set, ok := o.policies.Current(cs)
 	if !ok {
 		return policy.Description[*v1alpha1.ConditionSet]{Skip: true}, nil
@@ -223,7 +223,7 @@ func (o *Observer) describe(_ context.Context, cs *v1alpha1.ConditionSet, remain
 	}
 	is.After = cs.DeepCopy()
 	is.After.Status = statusOf(cs, st)
-	is.Again = max(policy.Delay, set.Read.set.StaleAfter) // no event shows that a reporter fell silent
+	is.RequeueAfter = max(policy.Delay, set.Read.set.StaleAfter) // no event shows that a reporter fell silent
 	gaugeStates(cs.Name, st.summary, meta.IsStatusConditionTrue(is.After.Status.Conditions, v1alpha1.ConditionLimitReached))
 	return is, nil
 }

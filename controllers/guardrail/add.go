@@ -1,4 +1,4 @@
-// Package guardrail puts Guardrails in force on every replica, and tells on the leader what became of each.
+// Package guardrail puts Guardrails in force on every replica, and reports on the leader what became of each.
 package guardrail
 
 import (
@@ -43,10 +43,10 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	}
 	gaugePolicy(opts.Guard.Policy())
 	opts.Guard.OnChange(func(guard.Change) { gaugePolicy(opts.Guard.Policy()) })
-	observer := &Observer{Guard: opts.Guard}
-	opts.Guardrails.Early, opts.Guardrails.Use, opts.Guardrails.Seen = opts.Guard.Tighten, observer.use, observer.request
-	opts.Rejections.OnChange(observer.request)
-	opts.Witnesses.OnChange = observer.request
+	c := &controller{Options: opts}
+	opts.Guardrails.Early, opts.Guardrails.Use, opts.Guardrails.Seen = opts.Guard.Tighten, c.use, c.request
+	opts.Rejections.OnChange(c.request)
+	opts.Witnesses.OnChange = c.request
 	opts.Guardrails.Listed = opts.Guard.GuardrailsListed
 	if err := mgr.Add(opts.Guardrails); err != nil {
 		return err
@@ -54,34 +54,26 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	if err := mgr.AddReadyzCheck("guardrails", func(*http.Request) error { return opts.Guardrails.Synced() }); err != nil {
 		return err
 	}
-	guardrails := &policy.Keeper[*v1alpha1.Guardrail]{Steps: (&keeper{Observer: observer, Rejections: opts.Rejections, Witnesses: opts.Witnesses}).steps()}
-	return guardrails.AddToManager(mgr, "guardrail", 1, observer.lead)
+	return (&policy.Keeper[*v1alpha1.Guardrail]{Steps: c.steps()}).AddToManager(mgr, "guardrail", 1, c.lead)
 }
 
-// keeper keeps Guardrails' statuses.
-type keeper struct {
-	*Observer
-	Rejections *kube.Rejections
-	Witnesses  *probing.Witnesses
-}
-
-func (k *keeper) steps() policy.Steps[*v1alpha1.Guardrail] {
+func (c *controller) steps() policy.Steps[*v1alpha1.Guardrail] {
 	return policy.Steps[*v1alpha1.Guardrail]{
-		New: func() *v1alpha1.Guardrail { return &v1alpha1.Guardrail{} }, Describe: k.describe,
+		New: func() *v1alpha1.Guardrail { return &v1alpha1.Guardrail{} }, Describe: c.describe,
 		Gone: func(guardrail types.NamespacedName) { rejectsGauge.DeleteLabelValues(guardrail.Name) },
 	}
 }
 
-// describe gathers what the status tells, once this generation is in force.
-func (k *keeper) describe(_ context.Context, g *v1alpha1.Guardrail, _ policy.Left) (is policy.Description[*v1alpha1.Guardrail], err error) {
-	became, ok := k.outcomeOf(g)
+// describe collects what the status reports, once this generation is in force.
+func (c *controller) describe(_ context.Context, g *v1alpha1.Guardrail, _ policy.Remaining) (is policy.Description[*v1alpha1.Guardrail], err error) {
+	became, ok := c.outcomeOf(g)
 	if !ok {
 		is.Skip = true
 		return is, nil
 	}
-	rejected := k.Rejections.Of(g.Name)
+	rejected := c.Rejections.Of(g.Name)
 	rejectsGauge.WithLabelValues(g.Name).Set(float64(len(rejected)))
-	silent, checked := k.Witnesses.Silent(g.Name)
+	silent, checked := c.Witnesses.Silent(g.Name)
 	is.After = g.DeepCopy()
 	is.After.Status = statusOf(g, state{result: became.GuardrailResult, rejected: rejected, silent: silent, looked: checked})
 	return is, nil
@@ -120,9 +112,9 @@ func gaugePolicy(policy guardrail.Policy) {
 	frozenGauge.Set(metric.Bool(policy.Frozen()))
 }
 
-// Observer puts all Guardrails in force, and keeps what became of each.
-type Observer struct {
-	Guard *guard.Guard
+// controller puts all Guardrails in force, and keeps what became of each.
+type controller struct {
+	Options
 
 	statuses kube.Requests
 
@@ -137,19 +129,19 @@ type outcome struct {
 	guard.GuardrailResult
 }
 
-// says whether two outcomes give the same status.
-func (r outcome) says(other outcome) bool {
+// sameStatus says whether two outcomes give the same status.
+func (r outcome) sameStatus(other outcome) bool {
 	a, b := r, other
 	a.Verdict.RecheckAt, b.Verdict.RecheckAt = time.Time{}, time.Time{}
 	return reflect.DeepEqual(a, b)
 }
 
-// use puts these Guardrails in force in place of all former ones. It gives when a rule over Guardrails may say something
+// use puts these Guardrails in force in place of all previous ones. It gives when a rule over Guardrails may say something
 // else without any event.
-func (o *Observer) use(ctx context.Context, all []*v1alpha1.Guardrail) (again time.Time) {
+func (c *controller) use(ctx context.Context, all []*v1alpha1.Guardrail) (again time.Time) {
 	results := map[string]outcome{}
 	rules := 0
-	for i, result := range o.Guard.SetGuardrails(all) { //nolint:contextcheck // it waits for nothing
+	for i, result := range c.Guard.SetGuardrails(all) { //nolint:contextcheck // it waits for nothing
 		results[all[i].Name] = outcome{uid: all[i].UID, generation: all[i].Generation, GuardrailResult: result}
 		rules += result.Rules
 		if at := result.Verdict.RecheckAt; !at.IsZero() && (again.IsZero() || at.Before(again)) {
@@ -157,39 +149,39 @@ func (o *Observer) use(ctx context.Context, all []*v1alpha1.Guardrail) (again ti
 		}
 	}
 	rulesGauge.Set(float64(rules))
-	o.mu.Lock()
-	changed := o.results == nil || !maps.EqualFunc(o.results, results, outcome.says)
-	o.results = results
-	o.mu.Unlock()
+	c.mu.Lock()
+	changed := c.results == nil || !maps.EqualFunc(c.results, results, outcome.sameStatus)
+	c.results = results
+	c.mu.Unlock()
 	if !changed {
 		return again // only asked once more
 	}
-	policy := o.Guard.Policy()
+	policy := c.Guard.Policy()
 	log.FromContext(ctx).Info("Guardrails are in force", "guardrails", len(all), "rules", rules, "pausedBy", policy.PausedBy, "frozenBy", policy.FrozenBy)
 	for name := range results {
-		o.request(name)
+		c.request(name)
 	}
 	return again
 }
 
-// outcomeOf tells what became of a Guardrail; ok is false while that generation isn't in force.
-func (o *Observer) outcomeOf(g *v1alpha1.Guardrail) (result outcome, ok bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	result, ok = o.results[g.Name]
+// outcomeOf is what became of a Guardrail; ok is false while that generation isn't in force.
+func (c *controller) outcomeOf(g *v1alpha1.Guardrail) (result outcome, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	result, ok = c.results[g.Name]
 	return result, ok && result.uid == g.UID && result.generation == g.Generation
 }
 
 // lead takes the queue of a replica that became the leader.
-func (o *Observer) lead(q kube.Queue) {
-	o.statuses.Attach(q)
-	o.mu.Lock()
-	names := slices.Collect(maps.Keys(o.results))
-	o.mu.Unlock()
+func (c *controller) lead(q kube.Queue) {
+	c.statuses.Attach(q)
+	c.mu.Lock()
+	names := slices.Collect(maps.Keys(c.results))
+	c.mu.Unlock()
 	for _, name := range names {
-		o.request(name)
+		c.request(name)
 	}
 }
 
 // request asks for the status of a Guardrail. What isn't one, such as a kind's name, is found to be gone.
-func (o *Observer) request(name string) { o.statuses.Add(types.NamespacedName{Name: name}, 0) }
+func (c *controller) request(name string) { c.statuses.Add(types.NamespacedName{Name: name}, 0) }

@@ -39,7 +39,7 @@ func TestRightsThatARuleOverGuardrailsAsksForAreAskedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &Observer{Guard: g}
+	o := &controller{Options: Options{Guard: g}}
 	if again := o.use(t.Context(), rails); !again.Equal(noon.Add(45*time.Second)) || g.Policy().Limits.MaxTaintedNodes.String() != "50%" {
 		t.Fatalf("asked again at %s, limit %s", again, g.Policy().Limits.MaxTaintedNodes)
 	}
@@ -58,7 +58,7 @@ func TestGuardrailsWithoutSuchRulesAreNotJudgedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again := (&Observer{Guard: g}).use(t.Context(), []*v1alpha1.Guardrail{stored(t, "{paused: true}")}); !again.IsZero() {
+	if again := (&controller{Options: Options{Guard: g}}).use(t.Context(), []*v1alpha1.Guardrail{stored(t, "{paused: true}")}); !again.IsZero() {
 		t.Errorf("judged again at %s", again)
 	}
 }
@@ -70,7 +70,7 @@ func TestAGuardrailThatIsGoneIsForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := &policy.Keeper[*v1alpha1.Guardrail]{
-		Steps: (&keeper{}).steps(), Client: fake.NewClientBuilder().WithScheme(scheme).Build(), Clock: testingclock.NewFakePassiveClock(noon),
+		Steps: (&controller{}).steps(), Client: fake.NewClientBuilder().WithScheme(scheme).Build(), Clock: testingclock.NewFakePassiveClock(noon),
 	}
 	rejectsGauge.WithLabelValues(key.Name).Set(3)
 	if _, err := k.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {

@@ -55,17 +55,17 @@ func accepted(st state) metav1.Condition {
 	return c
 }
 
-// refusal says what is wrong with the Guardrail: its rules that don't compile, each with its position, and the rules that
+// refusal texts what is wrong with the Guardrail: its rules that don't compile, each with its position, and the rules that
 // it breaks.
 func refusal(st state) string {
-	var says []string
+	var texts []string
 	for _, e := range st.result.Errors {
-		says = append(says, e.String())
+		texts = append(texts, e.String())
 	}
 	if !st.result.Verdict.Allowed {
-		says = append(says, st.result.Verdict.Message())
+		texts = append(texts, st.result.Verdict.Message())
 	}
-	return sample.Cut(strings.Join(says, "\n"), 32<<10) // what a condition takes
+	return sample.Cut(strings.Join(texts, "\n"), 32<<10) // what a condition takes
 }
 
 func ready(g *v1alpha1.Guardrail, st state) metav1.Condition {
@@ -85,9 +85,9 @@ func ready(g *v1alpha1.Guardrail, st state) metav1.Condition {
 
 // inForce tells in numbers what the Guardrail does.
 func inForce(g *v1alpha1.Guardrail, st state) string {
-	var says []string
+	var texts []string
 	if n := st.result.Rules; n > 0 {
-		says = append(says, sample.Count(n, "rule"))
+		texts = append(texts, sample.Count(n, "rule"))
 	}
 	if l := g.Spec.Limits; l != nil {
 		for _, cap := range []struct {
@@ -95,25 +95,25 @@ func inForce(g *v1alpha1.Guardrail, st state) string {
 			value *intstr.IntOrString
 		}{{"maxTaintedNodes", l.MaxTaintedNodes}, {"maxEvictingNodes", l.MaxEvictingNodes}, {"maxScaledDownTargets", l.MaxScaledDownTargets}, {"maxTargetsFailingTogether", l.MaxTargetsFailingTogether}} {
 			if cap.value != nil {
-				says = append(says, cap.name+" "+cap.value.String())
+				texts = append(texts, cap.name+" "+cap.value.String())
 			}
 		}
 		if l.MaxPodDeletionsPerMinute != nil {
-			says = append(says, fmt.Sprintf("maxPodDeletionsPerMinute %d", *l.MaxPodDeletionsPerMinute))
+			texts = append(texts, fmt.Sprintf("maxPodDeletionsPerMinute %d", *l.MaxPodDeletionsPerMinute))
 		}
 	}
 	if n := len(g.Spec.ConditionTypes); n > 0 {
-		says = append(says, sample.Count(n, "condition type"))
+		texts = append(texts, sample.Count(n, "condition type"))
 	}
 	if n := len(g.Spec.Witnesses); n > 0 {
-		says = append(says, counted(n, "witness", "witnesses"))
+		texts = append(texts, counted(n, "witness", "witnesses"))
 	}
 	if p := g.Spec.ConditionSetPrecedence; p != "" {
-		says = append(says, "precedence "+string(p))
+		texts = append(texts, "precedence "+string(p))
 	}
 	text := "The Guardrail sets nothing."
-	if len(says) > 0 {
-		text = "The Guardrail sets " + strings.Join(says, ", ") + "."
+	if len(texts) > 0 {
+		text = "The Guardrail sets " + strings.Join(texts, ", ") + "."
 	}
 	if n := len(st.rejected); n > 0 {
 		text += fmt.Sprintf(" Its rules refuse %s; see rejectedPolicies.", counted(n, "stored policy", "stored policies"))
@@ -134,16 +134,16 @@ func witnessSilent(g *v1alpha1.Guardrail, st state) metav1.Condition {
 	if stored := meta.FindStatusCondition(g.Status.Conditions, c.Type); stored != nil && !st.looked && len(g.Spec.Witnesses) > 0 {
 		return *stored // a manager that takes over hasn't looked yet
 	}
-	var says []string
+	var texts []string
 	for _, s := range st.silent {
 		if slices.ContainsFunc(g.Spec.Witnesses, func(w v1alpha1.Witness) bool { return w.Name == s.Name && w.Address == s.Address }) { // else it isn't named any more
-			says = append(says, fmt.Sprintf("%s (%s): %s", s.Name, s.Address, s.Reason))
+			texts = append(texts, fmt.Sprintf("%s (%s): %s", s.Name, s.Address, s.Reason))
 		}
 	}
-	if len(says) > 0 {
+	if len(texts) > 0 {
 		c.Reason = v1alpha1.ReasonNoAnswer
-		c.Message = fmt.Sprintf("The TLS handshake with %d of %s failed: %s.", len(says), counted(len(g.Spec.Witnesses), "witness", "witnesses"), strings.Join(says, "; "))
-		if len(says) == len(g.Spec.Witnesses) {
+		c.Message = fmt.Sprintf("The TLS handshake with %d of %s failed: %s.", len(texts), counted(len(g.Spec.Witnesses), "witness", "witnesses"), strings.Join(texts, "; "))
+		if len(texts) == len(g.Spec.Witnesses) {
 			c.Message += " While none answers, nobody vouches for targets of ProbeConfigs that fail together, and the breaker holds them back."
 		}
 	}

@@ -1,11 +1,10 @@
-// Package guardrailexception puts GuardrailExceptions in force on every replica, and tells on the leader which are.
+// Package guardrailexception puts GuardrailExceptions in force on every replica, and reports on the leader which are.
 package guardrailexception
 
 import (
 	"context"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,99 +25,59 @@ import (
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
-// Options are what the controller for GuardrailExceptions needs.
-type Options struct {
-	Guard *guard.Guard
-	// Exceptions are all that are stored.
-	Exceptions *kube.Collection[*v1alpha1.GuardrailException]
-}
-
-// AddToManager adds the observer and the controller of the status.
-func AddToManager(mgr manager.Manager, opts Options) error {
+// AddToManager adds what puts all exceptions that are stored in force, and the controller of their statuses.
+func AddToManager(mgr manager.Manager, g *guard.Guard, exceptions *kube.Collection[*v1alpha1.GuardrailException]) error {
 	if err := registerMetrics(); err != nil {
 		return err
 	}
-	observer := &Observer{Cache: mgr.GetCache(), Guard: opts.Guard}
-	opts.Exceptions.Use, opts.Exceptions.Seen = observer.use, observer.request
-	opts.Guard.OnChange(observer.rulesChanged)
-	if err := mgr.Add(opts.Exceptions); err != nil {
+	c := &controller{Guard: g, Cache: mgr.GetCache(), Client: mgr.GetClient(), Clock: clock.RealClock{}}
+	exceptions.Use, exceptions.Seen = c.use, c.request
+	g.OnChange(c.rulesChanged)
+	if err := mgr.Add(exceptions); err != nil {
 		return err
 	}
-	if err := mgr.Add(observer); err != nil {
+	if err := mgr.Add(c); err != nil {
 		return err
 	}
-	if err := mgr.AddReadyzCheck("guardrailexceptions", func(*http.Request) error { return opts.Exceptions.Synced() }); err != nil {
+	if err := mgr.AddReadyzCheck("guardrailexceptions", func(*http.Request) error { return exceptions.Synced() }); err != nil {
 		return err
 	}
-	exceptions := &policy.Keeper[*v1alpha1.GuardrailException]{Steps: (&keeper{Observer: observer, Client: mgr.GetClient(), Clock: clock.RealClock{}}).steps()}
-	return exceptions.AddToManager(mgr, "guardrailexception", 1, observer.lead)
+	return (&policy.Keeper[*v1alpha1.GuardrailException]{Steps: c.steps()}).AddToManager(mgr, "guardrailexception", 1, c.lead)
 }
 
-// keeper keeps GuardrailExceptions' statuses.
-type keeper struct {
-	*Observer
-	Client client.Client
-	Clock  clock.PassiveClock
-}
-
-func (k *keeper) steps() policy.Steps[*v1alpha1.GuardrailException] {
+func (c *controller) steps() policy.Steps[*v1alpha1.GuardrailException] {
 	return policy.Steps[*v1alpha1.GuardrailException]{
-		New: func() *v1alpha1.GuardrailException { return &v1alpha1.GuardrailException{} }, Describe: k.describe,
+		New: func() *v1alpha1.GuardrailException { return &v1alpha1.GuardrailException{} }, Describe: c.describe,
 		Gone: func(exception types.NamespacedName) { activeGauge.DeleteLabelValues(exception.Name) },
 	}
 }
 
-// describe gathers what the status tells.
-func (k *keeper) describe(ctx context.Context, x *v1alpha1.GuardrailException, _ policy.Left) (is policy.Description[*v1alpha1.GuardrailException], err error) {
-	now := k.Clock.Now()
-	st, err := k.observe(ctx, x)
-	if err != nil {
+// describe collects what the status reports.
+func (c *controller) describe(ctx context.Context, x *v1alpha1.GuardrailException, _ policy.Remaining) (is policy.Description[*v1alpha1.GuardrailException], err error) {
+	st := state{now: c.Clock.Now(), ends: guardrail.Ends(x)}
+	if st.target, err = readTarget(ctx, c.Client, c.Guard, x.Spec.TargetRef); err != nil {
 		is.Skip = true
 		return is, err
 	}
-	st.now = now
+	_, st.verdict = guard.Admit(ctx, c.Guard, x)
+	st.addRules(c.Guard, x)
 	is.After = x.DeepCopy()
 	is.After.Status = statusOf(x, st)
 	ready := meta.FindStatusCondition(is.After.Status.Conditions, v1alpha1.ConditionReady)
 	activeGauge.WithLabelValues(x.Name).Set(metric.Bool(ready.Reason == v1alpha1.ReasonActive))
-	is.Again = next(now, st.ends, st.verdict.RecheckAt, st.target.recheckAt)
+	is.RequeueAfter = next(st.now, st.ends, st.verdict.RecheckAt, st.target.recheckAt)
 	return is, nil
 }
 
-// next is the time until the first of these moments that is still to come, since no event tells of it; 0 when none is.
+// next is the time until the first of these moments that is still to come, of which there is no event; 0 when none is.
 func next(now time.Time, moments ...time.Time) time.Duration {
 	var until time.Duration
 	for _, at := range moments {
-		if left := at.Sub(now) + kube.PastDeadline; at.After(now) && (until == 0 || left < until) {
-			until = left
+		if wait := at.Sub(now) + kube.PastDeadline; at.After(now) && (until == 0 || wait < until) {
+			until = wait
 		}
 	}
 	return until
-}
-
-// observe gathers what the status tells.
-func (k *keeper) observe(ctx context.Context, x *v1alpha1.GuardrailException) (st state, err error) {
-	g := k.Guard
-	_, st.verdict = guard.Admit(ctx, g, x)
-	st.ends = guardrail.Ends(x)
-	ref := x.Spec.TargetRef
-	rules := map[string]guard.RuleInfo{}
-	for _, rule := range g.Rules(ref.Kind) {
-		rules[rule.ID] = rule
-	}
-	for _, id := range x.Spec.RuleIDs {
-		rule, known := rules[id]
-		switch {
-		case !known:
-			st.unknown = append(st.unknown, id)
-		case !rule.Exceptable:
-			st.fixed = append(st.fixed, id)
-		case rule.AtRunTime:
-			st.atRunTime = append(st.atRunTime, id)
-		}
-	}
-	st.target, err = readTarget(ctx, k.Client, g, ref)
-	return st, err
 }
 
 var activeGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -131,77 +90,67 @@ func registerMetrics() error {
 	return metric.Register(activeGauge)
 }
 
-// Observer puts all exceptions in force, and notices when the target of one changes.
-type Observer struct {
-	Cache cache.Cache
-	Guard *guard.Guard
+// controller puts all exceptions in force, and notices when the target of one changes.
+type controller struct {
+	Guard  *guard.Guard
+	Cache  cache.Cache
+	Client client.Client
+	Clock  clock.PassiveClock
 
 	statuses kube.Requests
-
-	mu     sync.Mutex
-	naming map[v1alpha1.ExceptionTarget][]string // needs mu: exceptions by target; nil until all are in force
 }
 
 // NeedLeaderElection is true: targets are watched for the status alone.
-func (*Observer) NeedLeaderElection() bool { return true }
+func (*controller) NeedLeaderElection() bool { return true }
 
 // Start watches the targets until ctx ends.
-func (o *Observer) Start(ctx context.Context) error {
+func (c *controller) Start(ctx context.Context) error {
 	var watches []kube.Watch
 	for _, kind := range kinds.Policies() {
 		changed := func(object client.Object) {
-			changed := v1alpha1.ExceptionTarget{Kind: kind.Name(), Namespace: object.GetNamespace(), Name: object.GetName()}
-			o.requestFor(func(target v1alpha1.ExceptionTarget) bool { return target == changed })
+			changed := guard.Target{Kind: kind.Name(), Namespace: object.GetNamespace(), Name: object.GetName()}
+			c.requestFor(func(target guard.Target) bool { return target == changed })
 		}
 		watches = append(watches, kube.On(client.Object(kind.New()), changed, changed))
 	}
-	return kube.NewWatches(o.Cache).Run(ctx, func(ctx context.Context) error {
+	return kube.NewWatches(c.Cache).Run(ctx, func(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}, watches...)
 }
 
-// use puts these exceptions in force in place of all former ones. Whoever judges an object that one lifts a rule for knows
+// use puts these exceptions in force in place of all previous ones. Whoever judges an object that one lifts a rule for knows
 // itself when that ends, so there is nothing to be done again.
-func (o *Observer) use(ctx context.Context, all []*v1alpha1.GuardrailException) (never time.Time) {
-	o.Guard.SetExceptions(all)
+func (c *controller) use(ctx context.Context, all []*v1alpha1.GuardrailException) (never time.Time) {
+	c.Guard.SetExceptions(all)
 	log.FromContext(ctx).Info("GuardrailExceptions are in force", "exceptions", len(all))
-	naming := map[v1alpha1.ExceptionTarget][]string{}
 	for _, exception := range all {
-		naming[exception.Spec.TargetRef] = append(naming[exception.Spec.TargetRef], exception.Name)
-	}
-	o.mu.Lock()
-	o.naming = naming
-	o.mu.Unlock()
-	for _, exception := range all {
-		o.request(exception.Name)
+		c.request(exception.Name)
 	}
 	return never
 }
 
-// rulesChanged asks for the status of the exceptions from rules that changed.
-func (o *Observer) rulesChanged(c guard.Change) {
-	o.requestFor(func(target v1alpha1.ExceptionTarget) bool {
-		return slices.Contains(c.Kinds, target.Kind) || slices.Contains(c.Kinds, "GuardrailException")
+// rulesChanged requests the status of the exceptions from rules that changed.
+func (c *controller) rulesChanged(change guard.Change) {
+	c.requestFor(func(target guard.Target) bool {
+		return slices.Contains(change.Kinds, target.Kind) || slices.Contains(change.Kinds, "GuardrailException")
 	})
 }
 
 // lead takes the queue of a replica that became the leader.
-func (o *Observer) lead(q kube.Queue) {
-	o.statuses.Attach(q)
-	o.requestFor(func(v1alpha1.ExceptionTarget) bool { return true })
+func (c *controller) lead(q kube.Queue) {
+	c.statuses.Attach(q)
+	c.requestFor(func(guard.Target) bool { return true })
 }
 
-func (o *Observer) request(name string) { o.statuses.Add(types.NamespacedName{Name: name}, 0) }
+func (c *controller) request(name string) { c.statuses.Add(types.NamespacedName{Name: name}, 0) }
 
-// requestFor asks for the status of the exceptions for these targets.
-func (o *Observer) requestFor(concerned func(v1alpha1.ExceptionTarget) bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for target, names := range o.naming {
+// requestFor requests the status of the exceptions for these targets.
+func (c *controller) requestFor(concerned func(guard.Target) bool) {
+	for target, exceptions := range c.Guard.Exceptions() {
 		if concerned(target) {
-			for _, name := range names {
-				o.request(name)
+			for _, x := range exceptions {
+				c.request(x.Name)
 			}
 		}
 	}

@@ -38,7 +38,7 @@ func TestAnExceptionThatIsGoneIsForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := &policy.Keeper[*v1alpha1.GuardrailException]{
-		Steps: (&keeper{}).steps(), Client: fake.NewClientBuilder().WithScheme(scheme).Build(), Clock: testingclock.NewFakePassiveClock(now),
+		Steps: (&controller{}).steps(), Client: fake.NewClientBuilder().WithScheme(scheme).Build(), Clock: testingclock.NewFakePassiveClock(now),
 	}
 	activeGauge.WithLabelValues(key.Name).Set(1)
 	if _, err := k.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {

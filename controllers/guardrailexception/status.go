@@ -19,7 +19,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/policy"
 )
 
-// state is everything that a status tells.
+// state is everything that a status reports.
 type state struct {
 	// verdict of the rules over exceptions.
 	verdict guard.Verdict
@@ -31,6 +31,21 @@ type state struct {
 	fixed, unknown []string
 	// atRunTime are the named rules that judge the stored target again and again; the others judge its changes.
 	atRunTime []string
+}
+
+// addRules sorts the rules that an exception names.
+func (st *state) addRules(g *guard.Guard, x *v1alpha1.GuardrailException) {
+	rules := g.Rules(x.Spec.TargetRef.Kind)
+	for _, id := range x.Spec.RuleIDs {
+		switch i := slices.IndexFunc(rules, func(r guard.RuleInfo) bool { return r.ID == id }); {
+		case i < 0:
+			st.unknown = append(st.unknown, id)
+		case !rules[i].Exceptable:
+			st.fixed = append(st.fixed, id)
+		case rules[i].AtRunTime:
+			st.atRunTime = append(st.atRunTime, id)
+		}
+	}
 }
 
 // statusOf describes an exception. It is pure: the same state gives the same status, so that nothing is written when nothing
@@ -117,8 +132,8 @@ func onChange(x *v1alpha1.GuardrailException, st state) []string {
 func active(x *v1alpha1.GuardrailException, st state, name, until string) string {
 	var broken, kept []string
 	for _, id := range st.atRunTime {
-		lifts := func(l guard.Lifted) bool { return l.Rule == id && l.Exception == x.Name }
-		if slices.ContainsFunc(st.target.lifts, lifts) {
+		isLifted := func(l guard.Lifted) bool { return l.Rule == id && l.Exception == x.Name }
+		if slices.ContainsFunc(st.target.lifted, isLifted) {
 			broken = append(broken, id)
 		} else {
 			kept = append(kept, id)
@@ -138,8 +153,8 @@ func active(x *v1alpha1.GuardrailException, st state, name, until string) string
 type target struct {
 	found bool
 	hash  string
-	// lifts are the rules that exceptions keep from refusing the target.
-	lifts []guard.Lifted
+	// lifted are the rules that exceptions keep from refusing the target.
+	lifted []guard.Lifted
 	// recheckAt is when they may say something else without any event; zero for never.
 	recheckAt time.Time
 }
@@ -161,5 +176,5 @@ func readTarget(ctx context.Context, reader client.Reader, g *guard.Guard, ref v
 		return target{}, fmt.Errorf("hash the spec of %s %s: %w", ref.Kind, ref.Name, err)
 	}
 	_, verdict := guard.Admit(ctx, g, object)
-	return target{found: true, hash: hash, lifts: verdict.Lifted, recheckAt: verdict.RecheckAt}, nil
+	return target{found: true, hash: hash, lifted: verdict.Lifted, recheckAt: verdict.RecheckAt}, nil
 }

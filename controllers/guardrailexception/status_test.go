@@ -49,10 +49,10 @@ func TestWhatEachExceptionsStatusSays(t *testing.T) {
 		want    []string
 		kstatus status.Status
 	}{
-		"it lifts what the target breaks": {"", state{verdict: fine, now: noon, ends: ends, target: target{found: true, hash: hash, lifts: []guard.Lifted{{Rule: "platform/team", Exception: "x"}}}, atRunTime: []string{"platform/team"}}, []string{
+		"it lifts what the target breaks": {"", state{verdict: fine, now: noon, ends: ends, target: target{found: true, hash: hash, lifted: []guard.Lifted{{Rule: "platform/team", Exception: "x"}}}, atRunTime: []string{"platform/team"}}, []string{
 			admitted, "Ready=True Active: It holds for ConditionSet a until 2026-03-01T13:00:00Z. It lifts platform/team.",
 		}, status.CurrentStatus},
-		"another exception lifts it": {"", state{verdict: fine, now: noon, ends: ends, target: target{found: true, hash: hash, lifts: []guard.Lifted{{Rule: "platform/team", Exception: "y"}}}, atRunTime: []string{"platform/team"}}, []string{
+		"another exception lifts it": {"", state{verdict: fine, now: noon, ends: ends, target: target{found: true, hash: hash, lifted: []guard.Lifted{{Rule: "platform/team", Exception: "y"}}}, atRunTime: []string{"platform/team"}}, []string{
 			admitted, "Ready=True Active: It holds for ConditionSet a until 2026-03-01T13:00:00Z. It isn't needed for platform/team.",
 		}, status.CurrentStatus},
 		"what its rules say now can't be told": {"", state{verdict: fine, now: noon, ends: ends, target: asMeant}, []string{

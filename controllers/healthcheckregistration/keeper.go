@@ -32,7 +32,7 @@ type statusKeeper struct {
 
 func (k *statusKeeper) steps() policy.Steps[*v1alpha1.HealthCheckRegistration] {
 	return policy.Steps[*v1alpha1.HealthCheckRegistration]{
-		New: func() *v1alpha1.HealthCheckRegistration { return &v1alpha1.HealthCheckRegistration{} }, Describe: k.describe, Left: k.unreleased,
+		New: func() *v1alpha1.HealthCheckRegistration { return &v1alpha1.HealthCheckRegistration{} }, Describe: k.describe, Remaining: k.unreleased,
 		Gone: func(registration types.NamespacedName) { forgetStates(registration.Name) }, KeepsFinalizer: k.readsTargets,
 	}
 }
@@ -44,7 +44,7 @@ func (k *statusKeeper) readsTargets(ctx context.Context, hcr *v1alpha1.HealthChe
 }
 
 // describe gathers what the status reports, once this generation is judged and the rules are known by which it was.
-func (k *statusKeeper) describe(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration, left policy.Left) (description policy.Description[*v1alpha1.HealthCheckRegistration], err error) {
+func (k *statusKeeper) describe(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration, left policy.Remaining) (description policy.Description[*v1alpha1.HealthCheckRegistration], err error) {
 	stored, ok := k.policies.Current(hcr)
 	results := k.results.results(hcr.UID)
 	if !ok || results == nil {
@@ -53,12 +53,12 @@ func (k *statusKeeper) describe(ctx context.Context, hcr *v1alpha1.HealthCheckRe
 	}
 	st, again := k.observe(ctx, stored, results)
 	st.unreleased = left
-	description.Again, description.After = again, hcr.DeepCopy()
+	description.RequeueAfter, description.After = again, hcr.DeepCopy()
 	description.After.Status = statusOf(hcr, st)
 	gaugeStates(hcr.Name, description.After.Status)
 	now := k.Facts.Clock.Now()
 	if wait := results.statusDelay(&hcr.Status, &description.After.Status, now); wait > 0 {
-		description.Skip, description.Again = true, max(again, wait)
+		description.Skip, description.RequeueAfter = true, max(again, wait)
 		return description, nil
 	}
 	description.Stored = func(written bool) {
@@ -164,20 +164,20 @@ func isSignificant(before, after *v1alpha1.HealthCheckRegistrationStatus) bool {
 const recordPageSize = 500
 
 // unreleased counts the targets that have a condition of a deleted registration that no other registration decides.
-func (k *statusKeeper) unreleased(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration) (policy.Left, error) {
+func (k *statusKeeper) unreleased(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration) (policy.Remaining, error) {
 	stored, ok := k.policies.Get(client.ObjectKeyFromObject(hcr))
 	if !ok || !k.synced.Load() || stored.Object.DeletionTimestamp == nil {
-		return policy.Left{Unknown: true}, nil
+		return policy.Remaining{Unknown: true}, nil
 	}
 	of := policy.Ref{UID: hcr.UID, NamespacedName: client.ObjectKeyFromObject(hcr)}
 	records := "records of " + of.String()
 	n, first, err := k.findUnreleased(ctx, stored)
 	if err != nil {
 		k.policies.Errors.RecordFailure(records, err, of)
-		return policy.Left{Unknown: true}, err
+		return policy.Remaining{Unknown: true}, err
 	}
 	k.policies.Errors.Clear(records)
-	return policy.Left{Targets: n, Sample: []string{first}}, nil
+	return policy.Remaining{Targets: n, Sample: []string{first}}, nil
 }
 
 // findUnreleased counts the targets whose records claim a condition that no other registration decides, as they were seen last. That there

@@ -25,7 +25,7 @@ type statusInput struct {
 	breaker     limit.Opening
 	breakerOpen bool
 	// unreleased are the targets that a deleted registration's conditions are still on.
-	unreleased policy.Left
+	unreleased policy.Remaining
 }
 
 // statusOf describes a registration. It is pure: the same state gives the same status, so that nothing is written when nothing
@@ -42,7 +42,7 @@ func statusOf(hcr *v1alpha1.HealthCheckRegistration, st statusInput) v1alpha1.He
 	if st.breakerOpen {
 		after.Breaker = &v1alpha1.Breaker{ID: st.breaker.ID, OpenedAt: metav1.NewTime(st.breaker.OpenedAt.Truncate(1e9))}
 	}
-	commonConditions(hcr, st).Put(&after.Conditions, hcr.Generation)
+	commonConditions(hcr, st).Apply(&after.Conditions, hcr.Generation)
 	policy.Set(&after.Conditions, hcr.Generation, targetsHealthy(st))
 	policy.SetWhileTrue(&after.Conditions, hcr.Generation, breakerOpen(hcr, st))
 	return after
@@ -55,12 +55,12 @@ func commonConditions(hcr *v1alpha1.HealthCheckRegistration, st statusInput) pol
 		Changes:    "conditions of targets", Synced: st.synced, WriteErrors: st.writeErrors, Paused: st.Pause, Deleting: hcr.DeletionTimestamp != nil,
 	}
 	if message := readyMessage(st); hcr.Spec.Mode == v1alpha1.Observe {
-		s.Observes, s.Says = true, "Mode Observe, no condition is written: "+message
+		s.Observes, s.Summary = true, "Mode Observe, no condition is written: "+message
 	} else {
-		s.Says = strings.ToUpper(message[:1]) + message[1:]
+		s.Summary = strings.ToUpper(message[:1]) + message[1:]
 	}
 	if st.kindError != nil {
-		s.Stuck = policy.Stuck{Reason: v1alpha1.ReasonKindUnusable, Message: st.kindError.Error() + "."}
+		s.Stalled = policy.Cause{Reason: v1alpha1.ReasonKindUnusable, Message: st.kindError.Error() + "."}
 	}
 	if st.unreleased.Targets > 0 {
 		s.Undoing = fmt.Sprintf("The registration is deleted once its conditions are off %s, such as %s.", sample.Count(st.unreleased.Targets, "target"), st.unreleased.Sample[0])

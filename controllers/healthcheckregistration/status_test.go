@@ -48,7 +48,7 @@ func TestStatusTellsOfTargetsOnceAllWereLookedAt(t *testing.T) {
 	if c := targetsHealthy(frozen); c.Reason != "Frozen" || c.Message != "Targets aren't checked while everything is frozen; the counts are those of before." {
 		t.Errorf("edited while everything is frozen: %s: %s", c.Reason, c.Message)
 	}
-	if says := commonConditions(hcr, frozen).Says; says != "Targets aren't checked meanwhile; the counts are those of before." {
+	if says := commonConditions(hcr, frozen).Summary; says != "Targets aren't checked meanwhile; the counts are those of before." {
 		t.Errorf("edited while everything is frozen, Ready says %s", says)
 	}
 	if hcr.Status.Targets != 3 || hcr.Status.Unhealthy != 1 {

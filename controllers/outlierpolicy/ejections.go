@@ -29,7 +29,7 @@ const maxListedEjections = 20
 type ejectionState struct {
 	// unknown is the reason and message of condition EjectionsUnknown, empty when ejections are known; pending: Envoys were polled for the
 	// first time only just now, so neither is certain yet.
-	unknown policy.Stuck
+	unknown policy.Cause
 	pending bool
 	// ejections by host.
 	ejections map[ejection.Host]v1alpha1.OutlierEjection
@@ -78,7 +78,7 @@ func observeEjections(clusters []cluster, envoys envoyObservations) ejectionStat
 }
 
 // unknownReason says why ejections of a namespace's Services aren't known; pending: they may be known in a moment.
-func (k *envoyObservations) unknownReason(namespace string) (stuck policy.Stuck, pending bool) {
+func (k *envoyObservations) unknownReason(namespace string) (stuck policy.Cause, pending bool) {
 	connected, known := k.connected(namespace)
 	unpolled := k.view.NotPolled(namespace, connected)
 	recent := k.recentlyConnected(namespace, unpolled > 0)
@@ -87,27 +87,27 @@ func (k *envoyObservations) unknownReason(namespace string) (stuck policy.Stuck,
 	}
 	switch {
 	case !known:
-		return policy.Stuck{Reason: v1alpha1.ReasonEnvoysNotAsked, Message: "It isn't known yet which Envoys are connected to other replicas, and so it isn't known whom they have ejected."}, false
+		return policy.Cause{Reason: v1alpha1.ReasonEnvoysNotAsked, Message: "It isn't known yet which Envoys are connected to other replicas, and so it isn't known whom they have ejected."}, false
 	case unpolled > 0:
-		return policy.Stuck{Reason: v1alpha1.ReasonEnvoysNotAsked, Message: fmt.Sprintf("%d Envoys get clusters of namespace %s and aren't asked whom they have ejected, and so it isn't known: "+
+		return policy.Cause{Reason: v1alpha1.ReasonEnvoysNotAsked, Message: fmt.Sprintf("%d Envoys get clusters of namespace %s and aren't asked whom they have ejected, and so it isn't known: "+
 			"the Services in --ejections-from don't lead to them, or they aren't ready, as while they drain.", unpolled, namespace)}, recent
 	}
 	return stuck, false
 }
 
 // silentReason says why the Envoys that are polled don't report the ejections of a namespace's Services.
-func silentReason(view *ejection.View, namespace string) policy.Stuck {
+func silentReason(view *ejection.View, namespace string) policy.Cause {
 	silent := view.Silent(namespace)
 	switch n := len(silent); {
 	case n > 0:
-		return policy.Stuck{Reason: v1alpha1.ReasonEnvoysNotAnswering, Message: truncate(fmt.Sprintf("%d of %d Envoys don't say whom they have ejected, and so it isn't known: %s: %s.",
+		return policy.Cause{Reason: v1alpha1.ReasonEnvoysNotAnswering, Message: truncate(fmt.Sprintf("%d of %d Envoys don't say whom they have ejected, and so it isn't known: %s: %s.",
 			n, n+view.Answering(namespace), silent[0].Name, silent[0].Problem))}
 	case len(view.Missing) > 0:
-		return policy.Stuck{Reason: v1alpha1.ReasonNoEnvoys, Message: "Not all Envoys are known, and so it isn't known whom they have ejected: " + strings.Join(view.Missing, "; ") + "."}
+		return policy.Cause{Reason: v1alpha1.ReasonNoEnvoys, Message: "Not all Envoys are known, and so it isn't known whom they have ejected: " + strings.Join(view.Missing, "; ") + "."}
 	case view.Answering(namespace) == 0:
-		return policy.Stuck{Reason: v1alpha1.ReasonNoEnvoys, Message: fmt.Sprintf("No Envoy that is asked may see namespace %s.", namespace)}
+		return policy.Cause{Reason: v1alpha1.ReasonNoEnvoys, Message: fmt.Sprintf("No Envoy that is asked may see namespace %s.", namespace)}
 	}
-	return policy.Stuck{}
+	return policy.Cause{}
 }
 
 // writeStatus writes the ejections to a status. While they are pending the status keeps what it has.
@@ -139,13 +139,13 @@ func (e *ejectionState) writeStatus(op *v1alpha1.OutlierPolicy, after *v1alpha1.
 }
 
 // gatewayNotAsked says that ejections aren't known where a policy applies to Gateways: their proxies aren't polled.
-func gatewayNotAsked(ancestors []v1alpha1.OutlierAncestorStatus) policy.Stuck {
+func gatewayNotAsked(ancestors []v1alpha1.OutlierAncestorStatus) policy.Cause {
 	for _, a := range ancestors {
 		if a.AncestorRef.Kind == outlier.GatewayKind.Kind && a.Clusters > 0 {
-			return policy.Stuck{Reason: v1alpha1.ReasonEnvoysNotAsked, Message: fmt.Sprintf("The proxies of Gateway %s/%s aren't asked whom they have ejected, and so it isn't known.", a.AncestorRef.Namespace, a.AncestorRef.Name)}
+			return policy.Cause{Reason: v1alpha1.ReasonEnvoysNotAsked, Message: fmt.Sprintf("The proxies of Gateway %s/%s aren't asked whom they have ejected, and so it isn't known.", a.AncestorRef.Namespace, a.AncestorRef.Name)}
 		}
 	}
-	return policy.Stuck{}
+	return policy.Cause{}
 }
 
 // countIn counts the ejections of some clusters.

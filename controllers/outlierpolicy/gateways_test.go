@@ -193,7 +193,7 @@ func TestAPolicyGoesOnceNothingIsPatchedForIt(t *testing.T) {
 	e := newEdge()
 	p := patcherOf(e, nil)
 	op := &v1alpha1.OutlierPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "p"}}
-	left := func(by patchedFor) policy.Left {
+	left := func(by patchedFor) policy.Remaining {
 		left, err := (&keeper{Publisher: p.Publisher, Patches: by}).left(t.Context(), op)
 		if by.err == nil {
 			g.Expect(err).NotTo(HaveOccurred())
@@ -209,9 +209,9 @@ func TestAPolicyGoesOnceNothingIsPatchedForIt(t *testing.T) {
 
 	p.latest = &policySnapshot{index: outlier.NewIndex(nil, nil, "autohealer-system")}
 	g.Expect(p.patch(t.Context())).To(Succeed())
-	g.Expect(left(none)).To(Equal(policy.Left{}))
+	g.Expect(left(none)).To(Equal(policy.Remaining{}))
 	some := patchedFor{names: []types.NamespacedName{{Namespace: "edge", Name: "autohealer.web"}}}
-	g.Expect(left(some)).To(Equal(policy.Left{Targets: 1, Sample: []string{"edge/autohealer.web"}}))
+	g.Expect(left(some)).To(Equal(policy.Remaining{Targets: 1, Sample: []string{"edge/autohealer.web"}}))
 	g.Expect(left(patchedFor{err: errors.New("no answer")}).Unknown).To(BeTrue())
 
 	e.answer = apierrors.NewForbidden(schema.GroupResource{Resource: "envoypatchpolicies"}, "autohealer.web", errors.New("no"))

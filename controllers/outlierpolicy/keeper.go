@@ -32,19 +32,19 @@ type keeper struct {
 
 func (k *keeper) steps() policy.Steps[*v1alpha1.OutlierPolicy] {
 	return policy.Steps[*v1alpha1.OutlierPolicy]{
-		New: func() *v1alpha1.OutlierPolicy { return &v1alpha1.OutlierPolicy{} }, Describe: k.describe, Left: k.left, Gone: k.reported.forget,
+		New: func() *v1alpha1.OutlierPolicy { return &v1alpha1.OutlierPolicy{} }, Describe: k.describe, Remaining: k.left, Gone: k.reported.forget,
 		KeepsFinalizer: func(context.Context, *v1alpha1.OutlierPolicy) bool { return false }, // actuate.EnvoyPatches gives it
 	}
 }
 
 // left are the EnvoyPatchPolicies that patch something for a deleted policy. Until Gateways are patched from a snapshot without it, more
 // may follow.
-func (k *keeper) left(ctx context.Context, op *v1alpha1.OutlierPolicy) (left policy.Left, err error) {
+func (k *keeper) left(ctx context.Context, op *v1alpha1.OutlierPolicy) (left policy.Remaining, err error) {
 	k.mu.Lock()
 	snap := k.patchedSnapshot
 	k.mu.Unlock()
 	if snap == nil || snap.has(op) {
-		return policy.Left{Unknown: true}, nil
+		return policy.Remaining{Unknown: true}, nil
 	}
 	names, err := k.Patches.PatchedFor(ctx, op.UID)
 	for _, name := range names {
@@ -55,7 +55,7 @@ func (k *keeper) left(ctx context.Context, op *v1alpha1.OutlierPolicy) (left pol
 }
 
 // describe builds the status, once this generation is translated.
-func (k *keeper) describe(_ context.Context, op *v1alpha1.OutlierPolicy, left policy.Left) (d policy.Description[*v1alpha1.OutlierPolicy], err error) {
+func (k *keeper) describe(_ context.Context, op *v1alpha1.OutlierPolicy, left policy.Remaining) (d policy.Description[*v1alpha1.OutlierPolicy], err error) {
 	if op.DeletionTimestamp != nil {
 		return k.describeUndoing(op, left), nil
 	}
@@ -68,14 +68,14 @@ func (k *keeper) describe(_ context.Context, op *v1alpha1.OutlierPolicy, left po
 	d.After.Status = statusOf(op, snap, k.Clusters, k.gatewayAncestors(op))
 	emit, pending := k.updateEjections(op, &d.After.Status, snap)
 	if pending {
-		d.Again = retryAfter
+		d.RequeueAfter = retryAfter
 	}
 	d.Stored = func(bool) { emit() }
 	return d, nil
 }
 
 // describeUndoing builds the status of a deleted policy: what its finalizer waits for.
-func (k *keeper) describeUndoing(op *v1alpha1.OutlierPolicy, left policy.Left) (d policy.Description[*v1alpha1.OutlierPolicy]) {
+func (k *keeper) describeUndoing(op *v1alpha1.OutlierPolicy, left policy.Remaining) (d policy.Description[*v1alpha1.OutlierPolicy]) {
 	j, ok := k.policies.Current(op)
 	if d.Skip = !ok; d.Skip {
 		return d
@@ -88,7 +88,7 @@ func (k *keeper) describeUndoing(op *v1alpha1.OutlierPolicy, left policy.Left) (
 		}
 	}
 	d.After = op.DeepCopy()
-	state.Put(&d.After.Status.Conditions, op.Generation)
+	state.Apply(&d.After.Status.Conditions, op.Generation)
 	return d
 }
 

@@ -47,7 +47,7 @@ func (p *Publisher) onPolicy(ctx context.Context, op *v1alpha1.OutlierPolicy) {
 
 // onVerdict has a policy's namespace translated once the rules are evaluated for it.
 func (p *Publisher) onVerdict(_ context.Context, before, now storedPolicy) {
-	if now.SameJudgement(before) && isDeleted(now) == isDeleted(before) { // only its status changed
+	if now.SameVerdict(before) && isDeleted(now) == isDeleted(before) { // only its status changed
 		return
 	}
 	p.stale.add(now.Object.Namespace)

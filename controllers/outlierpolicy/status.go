@@ -36,7 +36,7 @@ func statusOf(op *v1alpha1.OutlierPolicy, snap *policySnapshot, envoys *actuate.
 		after.Ancestors = append(after.Ancestors, ancestorStatus(op, snap, of, envoys, &targets[i]))
 	}
 	after.Ancestors = append(after.Ancestors, gateways[:min(len(gateways), maxAncestors-len(after.Ancestors))]...)
-	commonConditions(op, s, of, snap, envoys != nil || len(gateways) > 0).Put(&after.Conditions, op.Generation)
+	commonConditions(op, s, of, snap, envoys != nil || len(gateways) > 0).Apply(&after.Conditions, op.Generation)
 	policy.SetWhileTrue(&after.Conditions, op.Generation, atRiskCondition(of.holds))
 	policy.SetWhileTrue(&after.Conditions, op.Generation, removalDelayedCondition(s.policy, snap, envoys))
 	return after
@@ -46,13 +46,13 @@ func statusOf(op *v1alpha1.OutlierPolicy, snap *policySnapshot, envoys *actuate.
 func commonConditions(op *v1alpha1.OutlierPolicy, s *policyState, of policyClusters, snap *policySnapshot, reachesEnvoys bool) policy.Conditions {
 	state := policy.Conditions{
 		Acceptance: policy.AcceptanceOf(s.verdict, s.unreadable), Changes: "clusters", Synced: true, Paused: snap.paused,
-		Says: fmt.Sprintf("It holds for %d clusters with %d hosts; for %d more another policy does.", len(of.holds), countHosts(of.holds), of.overridden+of.conflicted),
+		Summary: fmt.Sprintf("It holds for %d clusters with %d hosts; for %d more another policy does.", len(of.holds), countHosts(of.holds), of.overridden+of.conflicted),
 	}
 	if !reachesEnvoys {
-		state.Stuck = policy.Stuck{Reason: v1alpha1.ReasonNotServed, Message: "No Envoy is served: start Autohealer with --xds-bind-address, or label a Gateway of Envoy Gateway's."}
+		state.Stalled = policy.Cause{Reason: v1alpha1.ReasonNotServed, Message: "No Envoy is served: start Autohealer with --xds-bind-address, or label a Gateway of Envoy Gateway's."}
 	}
 	if op.Spec.Mode == v1alpha1.Observe {
-		state.Observes, state.Says = true, "Mode Observe: Envoy counts, and ejects nobody. "+state.Says
+		state.Observes, state.Summary = true, "Mode Observe: Envoy counts, and ejects nobody. "+state.Summary
 	}
 	return state
 }

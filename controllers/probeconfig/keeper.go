@@ -31,7 +31,7 @@ type statusKeeper struct {
 
 func (k *statusKeeper) steps() policy.Steps[*v1alpha1.ProbeConfig] {
 	return policy.Steps[*v1alpha1.ProbeConfig]{
-		New: func() *v1alpha1.ProbeConfig { return &v1alpha1.ProbeConfig{} }, Describe: k.describe, Left: k.unrestored,
+		New: func() *v1alpha1.ProbeConfig { return &v1alpha1.ProbeConfig{} }, Describe: k.describe, Remaining: k.unrestored,
 		Gone: func(config types.NamespacedName) {
 			forgetStates(config)
 			k.recordsFoundFor.Delete(config)
@@ -41,7 +41,7 @@ func (k *statusKeeper) steps() policy.Steps[*v1alpha1.ProbeConfig] {
 
 // unrestored are the namespaces where something is scaled down for a deleted config: as far as this process knows, and then by the records
 // on all objects. The error is that these can't be read.
-func (k *statusKeeper) unrestored(ctx context.Context, pc *v1alpha1.ProbeConfig) (left policy.Left, err error) {
+func (k *statusKeeper) unrestored(ctx context.Context, pc *v1alpha1.ProbeConfig) (left policy.Remaining, err error) {
 	config, _ := k.policies.Get(client.ObjectKeyFromObject(pc))
 	left.Sample = k.waitingNamespaces(config)
 	left.Targets = len(left.Sample)
@@ -50,7 +50,7 @@ func (k *statusKeeper) unrestored(ctx context.Context, pc *v1alpha1.ProbeConfig)
 		return left, nil
 	}
 	if n, err := k.findRecords(ctx, config); n > 0 || err != nil {
-		return policy.Left{Unknown: true}, err
+		return policy.Remaining{Unknown: true}, err
 	}
 	for _, t := range k.targets.of(client.ObjectKeyFromObject(pc)) {
 		k.Report.reportUnrestored(&t, k.Facts.Clock.Now())
@@ -73,7 +73,7 @@ func (k *statusKeeper) waitingNamespaces(config storedConfig) []string {
 }
 
 // describe gathers what the status reports, once this generation is judged and the rules are known by which it was.
-func (k *statusKeeper) describe(ctx context.Context, pc *v1alpha1.ProbeConfig, left policy.Left) (is policy.Description[*v1alpha1.ProbeConfig], err error) {
+func (k *statusKeeper) describe(ctx context.Context, pc *v1alpha1.ProbeConfig, left policy.Remaining) (is policy.Description[*v1alpha1.ProbeConfig], err error) {
 	if pc.DeletionTimestamp == nil {
 		err = k.findRecordsOnce(ctx, pc)
 	}

@@ -59,7 +59,7 @@ func statusOf(pc *v1alpha1.ProbeConfig, st configState) v1alpha1.ProbeConfigStat
 	if st.breakerOpen {
 		after.BreakerID = st.breaker.ID
 	}
-	commonConditions(pc, st).Put(&after.Conditions, pc.Generation)
+	commonConditions(pc, st).Apply(&after.Conditions, pc.Generation)
 	for _, c := range []metav1.Condition{internalHealthy(st), externalHealthy(st), protectionActive(after, st.targets)} {
 		policy.Set(&after.Conditions, pc.Generation, c)
 	}
@@ -152,15 +152,15 @@ func scaledDependents(before []v1alpha1.ScaledDependent, targets []*targetView) 
 func commonConditions(pc *v1alpha1.ProbeConfig, st configState) policy.Conditions {
 	s := policy.Conditions{
 		Acceptance: policy.AcceptanceOf(st.Verdict, st.Read.unreadable),
-		Changes:    "dependents", Synced: st.synced, WriteErrors: st.writeError, Paused: st.Pause, Deleting: pc.DeletionTimestamp != nil, Says: summary(st),
+		Changes:    "dependents", Synced: st.synced, WriteErrors: st.writeError, Paused: st.Pause, Deleting: pc.DeletionTimestamp != nil, Summary: summary(st),
 	}
 	if pc.Spec.Mode == v1alpha1.Observe {
-		s.Observes, s.Says = true, "Mode Observe, nothing is scaled: "+summary(st)
+		s.Observes, s.Summary = true, "Mode Observe, nothing is scaled: "+summary(st)
 	}
 	if t := st.single(); t != nil && t.Credentials.Unusable.Class != "" {
-		s.Stuck = policy.Stuck{Reason: v1alpha1.ReasonSecretUnusable, Message: sentence(t.Credentials.Unusable)}
+		s.Stalled = policy.Cause{Reason: v1alpha1.ReasonSecretUnusable, Message: sentence(t.Credentials.Unusable)}
 	} else if t != nil && t.untried() {
-		s.Stuck = policy.Stuck{Reason: v1alpha1.ReasonKubeconfigUntried, Message: t.untriedMessage()}
+		s.Stalled = policy.Cause{Reason: v1alpha1.ReasonKubeconfigUntried, Message: t.untriedMessage()}
 	}
 	if len(st.restoring) > 0 {
 		names := st.restoring[:min(len(st.restoring), probe.SampleSize)]

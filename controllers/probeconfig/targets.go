@@ -70,7 +70,7 @@ func (o *Observer) update(_ context.Context, before, now storedConfig) {
 	if now.Object != before.Object {
 		o.followBreaker(now.Object, before.Object == nil || before.Object.Status.BreakerID != now.Object.Status.BreakerID)
 	}
-	if before.Object == nil || !now.SameJudgement(before) || !o.assignedToAll(now) || !sameForTargets(before.Object, now.Object) {
+	if before.Object == nil || !now.SameVerdict(before) || !o.assignedToAll(now) || !sameForTargets(before.Object, now.Object) {
 		o.retarget(client.ObjectKeyFromObject(now.Object))
 	}
 }

@@ -41,7 +41,7 @@ func (r *PodReconciler) refreshStale(ctx context.Context, plan weeder.Plan) (rea
 		{liveRead{"Namespace", "", namespace}, namespace != plan.Delete.Key.Namespace, func() error { return r.readNamespace(ctx, namespace) }},
 		{liveRead{of.Kind, namespace, of.Name}, r.Observer.watchSilent(of.Kind, now), func() error { return r.readWorkload(ctx, of) }},
 	} {
-		if !check.must || r.liveReads.fresh(check.at, now.Add(-r.Observer.Facts.Timings.QuietWatch())) {
+		if !check.must || r.liveReads.fresh(check.at, now.Add(-r.Observer.Facts.Timings.MaxWatchSilence())) {
 			continue
 		}
 		read = true

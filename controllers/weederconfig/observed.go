@@ -105,7 +105,7 @@ func (o *Observer) recordEvent(kind string) { o.lastEvent.Store(kind, o.Facts.Cl
 // watchSilent says whether the watch of a kind has delivered nothing lately.
 func (o *Observer) watchSilent(kind string, now time.Time) bool {
 	at, heard := o.lastEvent.Load(kind)
-	return trustedWatches.Has(kind) && (!heard || now.Sub(at.(time.Time)) > o.Facts.Timings.QuietWatch())
+	return trustedWatches.Has(kind) && (!heard || now.Sub(at.(time.Time)) > o.Facts.Timings.MaxWatchSilence())
 }
 
 func workloadKey(kind, namespace, name string) weeder.Workload {

@@ -25,7 +25,7 @@ func (o *Observer) steps() policy.Steps[*v1alpha1.WeederConfig] {
 }
 
 // describe computes the status, once this generation is judged by known rules.
-func (o *Observer) describe(_ context.Context, wc *v1alpha1.WeederConfig, _ policy.Left) (is policy.Description[*v1alpha1.WeederConfig], err error) {
+func (o *Observer) describe(_ context.Context, wc *v1alpha1.WeederConfig, _ policy.Remaining) (is policy.Description[*v1alpha1.WeederConfig], err error) {
 	unknown := policy.Description[*v1alpha1.WeederConfig]{Skip: true}
 	config, ok := o.policies.Current(wc)
 	if !ok || config.Object.ResourceVersion != wc.ResourceVersion { // the planner knows another status
@@ -60,7 +60,7 @@ func statusOf(wc *v1alpha1.WeederConfig, st statusInput) v1alpha1.WeederConfigSt
 		after = counted
 	}
 	after.ObservedGeneration = wc.Generation
-	commonConditions(wc, st).Put(&after.Conditions, wc.Generation)
+	commonConditions(wc, st).Apply(&after.Conditions, wc.Generation)
 	policy.SetWhileTrue(&after.Conditions, wc.Generation, limitReached(st))
 	return after
 }
@@ -69,11 +69,11 @@ func statusOf(wc *v1alpha1.WeederConfig, st statusInput) v1alpha1.WeederConfigSt
 func commonConditions(wc *v1alpha1.WeederConfig, st statusInput) policy.Conditions {
 	s := policy.Conditions{
 		Acceptance: policy.AcceptanceOf(st.Verdict, st.Read.unreadable),
-		Changes:    "pods", Synced: st.synced, WriteErrors: st.writeErrors, Paused: st.Pause, Says: operativeMessage(st),
+		Changes:    "pods", Synced: st.synced, WriteErrors: st.writeErrors, Paused: st.Pause, Summary: operativeMessage(st),
 	}
 	if wc.Spec.Mode == v1alpha1.Observe {
 		s.Observes = true
-		s.Says = fmt.Sprintf("Mode Observe: %d of %d Services are there, %d recovered lately; %d pods would be deleted now, and none is.",
+		s.Summary = fmt.Sprintf("Mode Observe: %d of %d Services are there, %d recovered lately; %d pods would be deleted now, and none is.",
 			st.summary.Services, st.summary.Named, st.summary.ActiveWindows, st.summary.Held[weeder.HeldByMode].Pods)
 	}
 	return s

@@ -62,7 +62,7 @@ var _ = Describe("As time goes by", Ordered, func() {
 		silent := time.Now()
 		s.write(ctx, "etcd", "by-hand", false, s.pods(ctx, "api")...)
 		s.hold(ctx, "held", time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
-		Eventually(time.Since).WithArguments(silent).Should(BeNumerically(">", timings.OfSuites().QuietWatch()), "so long they are believed")
+		Eventually(time.Since).WithArguments(silent).Should(BeNumerically(">", timings.OfSuites().MaxWatchSilence()), "so long they are believed")
 		before, held, other := s.uids(ctx, "api"), s.uids(ctx, "held"), s.uids(ctx, "other")
 		s.fail(ctx, "api")
 		Eventually(skipped(ctx, wc, "PodOfTheService")).Should(BeEquivalentTo(1))

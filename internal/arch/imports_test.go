@@ -40,7 +40,7 @@ var rooms = []room{
 		dir: "internal/domain/outlier", ours: []string{"apis", "internal/domain"}, notStd: []string{"context", "net/http", "os"},
 		theirs: append([]string{"github.com/envoyproxy/go-control-plane/envoy/", "google.golang.org/protobuf/"}, machinery...),
 	},
-	{dir: "internal/domain/celwords", ours: []string{}, theirs: []string{"github.com/google/cel-go/common/operators"}},
+	{dir: "internal/domain/celerrors", ours: []string{}, theirs: []string{"github.com/google/cel-go/common/operators"}},
 	// A registration's expressions are part of what it says, and so is what the types of fields tell of them.
 	{dir: "internal/domain/registration", ours: []string{"apis", "internal/domain"}, theirs: append([]string{"github.com/google/cel-go/", "k8s.io/apiserver/pkg/cel", "k8s.io/kube-openapi/pkg/validation/spec"}, machinery...), notStd: []string{"context", "net/http", "os"}},
 	// klog for the logger that k8s.io/api's toleration check asks for; kstatus computes from an object alone.

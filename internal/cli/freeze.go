@@ -114,7 +114,7 @@ func (a *App) managerLeads(ctx context.Context, c client.Client, own string) (le
 		return false, false, ""
 	}
 	shows := lease.Of(held.Spec, a.cluster.Now())
-	doubt = shows.Words(held.Spec)
+	doubt = shows.Message(held.Spec)
 	return shows == lease.None, doubt == "", doubt
 }
 

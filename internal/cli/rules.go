@@ -12,6 +12,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 
@@ -216,14 +217,14 @@ func withoutFacts(r guard.RuleInfo) string {
 func writeExample(out *strings.Builder, example guard.Example) error {
 	fmt.Fprintf(out, "\n%s: %s\n", example.Label, example.Name)
 	for _, section := range []struct {
-		name string
-		text []byte
-	}{{"", example.Object}, {"was", example.OldObject}, {"plan", example.Plan}} {
-		if len(section.text) == 0 {
+		name   string
+		object *runtime.RawExtension
+	}{{"", &example.Object}, {"was", example.OldObject}, {"plan", example.Plan}} {
+		if section.object == nil {
 			continue
 		}
 		var value any
-		if err := utiljson.Unmarshal(section.text, &value); err != nil {
+		if err := utiljson.Unmarshal(section.object.Raw, &value); err != nil {
 			return err
 		}
 		if section.name != "" {

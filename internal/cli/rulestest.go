@@ -5,8 +5,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/utils/ptr"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -97,31 +95,13 @@ func (t *testRun) declared(ctx context.Context, guardrail string, rule *v1alpha1
 		fmt.Fprintf(t.app.Out, "NOTE %s: it has no tests\n", id)
 	}
 	for i := range rule.Tests {
-		test := asTest(&rule.Tests[i])
+		test := guard.Test{GuardrailRuleTest: rule.Tests[i]}
 		for _, kind := range rule.Kinds {
 			if t.isStorable(ctx, kind, id, test) {
 				t.one(ctx, kind, id, test)
 			}
 		}
 	}
-}
-
-// asTest is a Guardrail's test as the engine runs it.
-func asTest(test *v1alpha1.GuardrailRuleTest) guard.Test {
-	t := guard.Test{Name: test.Name, Object: test.Object.Raw, AccountsMay: test.AccountsMay, Expect: guard.Outcome(test.Expect)}
-	if test.OldObject != nil {
-		t.OldObject = test.OldObject.Raw
-	}
-	if test.Plan != nil {
-		t.Plan = test.Plan.Raw
-	}
-	if f := test.Facts; f != nil {
-		t.Facts = &guard.TestFacts{Complete: ptr.Deref(f.Synced, true), AgeSeconds: f.AgeSeconds, Count: int(f.Nodes)}
-	}
-	if u := test.UserInfo; u != nil {
-		t.UserInfo = authenticationv1.UserInfo{Username: u.Username, Groups: append([]string{user.AllAuthenticated}, u.Groups...)}
-	}
-	return t
 }
 
 // isStorable says whether a test's objects could be stored: else its verdict would say nothing.
@@ -161,7 +141,7 @@ func (t *testRun) one(ctx context.Context, kind, id string, test guard.Test) {
 		}
 	}
 	for _, s := range verdict.Skipped {
-		if s.Rule == id && (test.Facts == nil || test.Facts.Complete) {
+		if s.Rule == id && (test.Facts == nil || ptr.Deref(test.Facts.Synced, true)) {
 			t.fail("%s: %s: not checked: %s", id, test.Name, s.Reason)
 			return
 		}

@@ -93,7 +93,7 @@ func ofLeader(held *coordinationv1.Lease, now time.Time) (version, unknown strin
 	case lease.NotHeld:
 		return "", "no manager leads now"
 	default:
-		return "", fmt.Sprintf("the Lease %s in namespace %s %s", held.Name, held.Namespace, doubt.Words(held.Spec))
+		return "", fmt.Sprintf("the Lease %s in namespace %s %s", held.Name, held.Namespace, doubt.Message(held.Spec))
 	}
 	if version = lease.Version(held); version == "" {
 		return "", "the manager that leads doesn't report its version"

@@ -26,7 +26,7 @@ func TestTheManagersVersionIsTheLeaders(t *testing.T) {
 		"another program's": {map[string]string{"app.kubernetes.io/version": "v7"}, time.Second, 3600, "",
 			"the Lease autohealer-manager in namespace ops lasts 3600 seconds, and a manager writes 15: no manager of this version wrote it, and none can lead while it lasts"},
 		"one from the future": {map[string]string{"app.kubernetes.io/version": "v0.1.2"}, -time.Hour, 15, "",
-			"the Lease autohealer-manager in namespace ops was renewed in the future, at 2026-11-21T13:00:00Z, so whether a manager leads can't be told"},
+			"the Lease autohealer-manager in namespace ops was renewed in the future, at 2026-11-21T13:00:00Z, so it isn't known whether a manager leads"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			held := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: "autohealer-manager", Labels: c.labels}, Spec: coordinationv1.LeaseSpec{

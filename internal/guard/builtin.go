@@ -15,12 +15,13 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/model"
 	decl "k8s.io/apiserver/pkg/cel"
 	"sigs.k8s.io/yaml"
+
+	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 )
 
 // builtinKind is what judges one kind whatever Guardrails say. It never changes.
 type builtinKind struct {
-	name       string
-	namespaced bool
+	name string
 	kindInfo
 	knownFields, liveFields planFields
 	recheck                 string
@@ -49,25 +50,19 @@ func compileBuiltin(catalogues, crds fs.FS) (map[string]*builtinKind, error) {
 	if len(names) == 0 {
 		return nil, errors.New("the catalogue is empty")
 	}
-	files := map[string]Catalogue{}
-	w := tableInput{namespaced: map[string]bool{}}
-	for _, name := range names {
-		c, err := parseCatalogue(catalogues, name)
-		if err != nil {
-			return nil, err
-		}
-		crd, known := definitions[c.Kind]
-		if !known {
-			return nil, fmt.Errorf("catalogue %s: no CRD has kind %q", name, c.Kind)
-		}
-		files[name], w.namespaced[c.Kind] = c, crd.Spec.Scope == extv1.NamespaceScoped
-	}
 	compiled := make([]*builtinKind, len(names))
 	var all errgroup.Group // most of what a start of the CLI takes
 	for i, name := range names {
-		all.Go(func() (err error) {
-			c := files[name]
-			if compiled[i], err = compileKind(c, definitions[c.Kind], w); err != nil {
+		all.Go(func() error {
+			c, err := parseCatalogue(catalogues, name)
+			if err != nil {
+				return err
+			}
+			crd, known := definitions[c.Kind]
+			if !known {
+				return fmt.Errorf("catalogue %s: no CRD has kind %q", name, c.Kind)
+			}
+			if compiled[i], err = compileKind(c, crd); err != nil {
 				return fmt.Errorf("catalogue %s: %w", name, err)
 			}
 			return nil
@@ -83,17 +78,17 @@ func compileBuiltin(catalogues, crds fs.FS) (map[string]*builtinKind, error) {
 	return kinds, nil
 }
 
-func compileKind(c Catalogue, definition *extv1.CustomResourceDefinition, w tableInput) (*builtinKind, error) {
+func compileKind(c Catalogue, definition *extv1.CustomResourceDefinition) (*builtinKind, error) {
 	object, err := objectType(definition)
 	if err != nil {
 		return nil, err
 	}
-	k := &builtinKind{name: c.Kind, namespaced: w.namespaced[c.Kind], kindInfo: infoOf(c.Kind), recheck: c.Recheck, index: map[string]int{}, through: map[string]reads{}}
+	k := &builtinKind{name: c.Kind, kindInfo: infoOf(c.Kind), recheck: c.Recheck, index: map[string]int{}, through: map[string]reads{}}
 	if err := k.readPlan(); err != nil {
 		return nil, err
 	}
 	if k.tables != nil {
-		for _, t := range k.tables(w) {
+		for _, t := range k.tables(guardrail.Policy{}) {
 			c.Variables = slices.Insert(c.Variables, len(k.index), t.variable())
 			k.index[variablePath+t.name] = len(k.index)
 		}
@@ -106,7 +101,7 @@ func compileKind(c Catalogue, definition *extv1.CustomResourceDefinition, w tabl
 			return nil, fmt.Errorf("variable %s: %w", v.Name, err)
 		}
 	}
-	if k.text, err = json.Marshal(judgement(c)); err != nil {
+	if k.text, err = json.Marshal(decisiveContent(c)); err != nil {
 		return nil, fmt.Errorf("hash catalogue: %w", err)
 	}
 	return k, k.addRules(c.Rules)
@@ -130,9 +125,9 @@ func (k *builtinKind) addRules(rules []Rule) error {
 			return fmt.Errorf("rule %s: kinds %v lack the catalogue's %s", r.ID, r.Kinds, k.name)
 		}
 		ids[r.ID] = true
-		compiled, err := k.compileRule(r)
-		if err != nil {
-			return fmt.Errorf("rule %s: %w", r.ID, err)
+		compiled, fault := k.compileRule(r)
+		if fault != nil {
+			return fmt.Errorf("rule %s: %s: %s", r.ID, fault.Field, fault.Message)
 		}
 		k.rules = append(k.rules, compiled)
 	}
@@ -149,8 +144,8 @@ func (k *builtinKind) addRules(rules []Rule) error {
 	return nil
 }
 
-// judgement is the part of a catalogue that decides verdicts: its tests and reasons may change without a new hash.
-func judgement(c Catalogue) Catalogue {
+// decisiveContent is what decides verdicts: a catalogue's tests and reasons may change without a new hash.
+func decisiveContent(c Catalogue) Catalogue {
 	c.Rules = slices.Clone(c.Rules)
 	for i := range c.Rules {
 		c.Rules[i].Tests, c.Rules[i].Rationale = nil, ""
@@ -161,7 +156,7 @@ func judgement(c Catalogue) Catalogue {
 // addVariable compiles a variable, which may read those before it.
 func (k *builtinKind) addVariable(v Variable) error {
 	root := variablePath + v.Name
-	p, err := k.env.compile(v.Expression, k.env.roots[root].CelType())
+	p, _, err := k.env.compile(v.Expression, k.env.roots[root].CelType())
 	if err != nil {
 		return err
 	}

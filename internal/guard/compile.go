@@ -44,12 +44,19 @@ type program struct {
 
 // compile checks an expression's types, result type and static cost, and plans it over dynamic values. Errors carry the
 // position and the cause.
-func (e *environments) compile(expression string, want *cel.Type) (program, error) {
-	p, _, err := e.check(expression, want)
-	if err == nil {
-		err = p.withinBounds(expression)
+func (e *environments) compile(expression string, want *cel.Type) (program, *cel.Ast, error) {
+	p, checked, err := e.check(expression, want)
+	if err != nil {
+		return p, nil, err
 	}
-	return p, err
+	most := uint64(maxRuleCost)
+	if p.asks {
+		most += maxChecks * checkCost
+	}
+	if p.cost > most {
+		err = errorAtStart(expression, "may cost %d, at most %d allowed; bound its loops and texts", p.cost, most)
+	}
+	return p, checked, err
 }
 
 // check is compile without the bound on cost.
@@ -77,22 +84,6 @@ func (e *environments) check(expression string, want *cel.Type) (program, *cel.A
 	p.cost = estimate.Max
 	err = e.plan(&p, expression, parsed)
 	return p, checked, err
-}
-
-// withinBounds refuses what may cost too much.
-func (p program) withinBounds(expression string) error {
-	if p.cost <= p.maxCost() {
-		return nil
-	}
-	return errorAtStart(expression, "may cost %d, at most %d allowed; bound its loops and texts", p.cost, p.maxCost())
-}
-
-// maxCost is what the expression may cost by the static estimate.
-func (p program) maxCost() uint64 {
-	if p.asks {
-		return maxRuleCost + maxChecks*checkCost
-	}
-	return maxRuleCost
 }
 
 // refuseEscapes finds fields written as __for__: they pass the type check, and no object ever has them.
@@ -158,10 +149,7 @@ func (e *environments) plan(p *program, expression string, parsed *cel.Ast) erro
 
 // compileRule compiles a rule's condition, which must also depend on something.
 func (e *environments) compileRule(expression string) (program, error) {
-	p, checked, err := e.check(expression, cel.BoolType)
-	if err == nil {
-		err = p.withinBounds(expression)
-	}
+	p, checked, err := e.compile(expression, cel.BoolType)
 	if err != nil {
 		return p, err
 	}

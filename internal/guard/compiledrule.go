@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/google/cel-go/cel"
@@ -57,20 +56,11 @@ func (r *compiledRule) inPolicy() bool {
 	return r.guardrail == "" && r.portable() && r.Severity == Deny
 }
 
-// fieldError is what is wrong with one field of a rule.
-type fieldError struct {
-	field string
-	err   error
-}
-
-func (e *fieldError) Error() string { return e.field + ": " + e.err.Error() }
-func (e *fieldError) Unwrap() error { return e.err }
-
-// compileRule compiles a rule for this kind; what is wrong is a fieldError.
-func (k *builtinKind) compileRule(r Rule) (*compiledRule, error) {
+// compileRule compiles a rule for this kind.
+func (k *builtinKind) compileRule(r Rule) (*compiledRule, *RuleError) {
 	condition, err := k.env.compileRule(r.Expression)
 	if err != nil {
-		return nil, &fieldError{"expression", err}
+		return nil, &RuleError{Field: fieldExpression, Message: err.Error()}
 	}
 	compiled := &compiledRule{Rule: r, condition: condition, reads: condition.reads.through(k.through)}
 	compiled.usesFacts = compiled.reads.anyOf(rootFacts)
@@ -78,9 +68,9 @@ func (k *builtinKind) compileRule(r Rule) (*compiledRule, error) {
 		compiled.live = compiled.live || k.isLive(path)
 	}
 	if r.MessageExpression != "" {
-		message, err := k.env.compile(r.MessageExpression, cel.StringType)
+		message, _, err := k.env.compile(r.MessageExpression, cel.StringType)
 		if err != nil {
-			return nil, &fieldError{"messageExpression", err}
+			return nil, &RuleError{Field: fieldMessage, Message: err.Error()}
 		}
 		compiled.message, compiled.messageReads = &message, message.reads.through(k.through)
 	}
@@ -93,20 +83,20 @@ func (k *builtinKind) compileRule(r Rule) (*compiledRule, error) {
 }
 
 // checkSoftening says whether the rule can warn only when it says so.
-func (r *compiledRule) checkSoftening() error {
+func (r *compiledRule) checkSoftening() *RuleError {
 	switch {
 	case r.WhileObserving != "" && r.portable():
-		return &fieldError{"whileObserving", errors.New("a policy can't tell; write it into the expression")}
+		return &RuleError{Field: "whileObserving", Message: "a ValidatingAdmissionPolicy can't soften a rule; write the mode into the expression"}
 	case len(r.RatchetOn) > 0 && (!r.reads.anyOf(rootPlan, rootAuthorizer) || r.reads.anyOf(rootFacts, rootLimits)):
-		return &fieldError{"ratchetOn", errors.New("is for rules over plan or authorizer; no fields decide facts and limits, which hold for each change")}
+		return &RuleError{Field: "ratchetOn", Message: "is for rules over plan or authorizer; no fields decide facts and limits, which hold for each change"}
 	case r.RatchetWhen != "" && !r.live:
-		return &fieldError{"ratchetWhen", errors.New("is for rules that ask what the cluster is like")}
+		return &RuleError{Field: "ratchetWhen", Message: "is for rules that ask what the cluster is like"}
 	}
 	return nil
 }
 
-// compileUnchanged adds what tells updates that leave alone what the rule reads.
-func (k *builtinKind) compileUnchanged(r *compiledRule) error {
+// compileUnchanged adds what detects updates that leave alone what the rule reads.
+func (k *builtinKind) compileUnchanged(r *compiledRule) *RuleError {
 	if r.condition.asksRequester { // who need not be who asked before
 		return nil
 	}
@@ -120,20 +110,20 @@ func (k *builtinKind) compileUnchanged(r *compiledRule) error {
 	// It compares what the rule reads, which may be long; its author isn't to blame for that.
 	unchanged, _, err := k.env.check(r.unchangedExpression, cel.BoolType)
 	if err != nil {
-		return &fieldError{"recheck", err}
+		return &RuleError{Field: fieldExpression, Message: "recheck: " + err.Error()}
 	}
 	for path := range unchanged.reads.through(k.through) {
 		if root := rootOf(path); root != rootObject && root != rootOldObject && (root != rootPlan || k.isLive(path)) {
-			return &fieldError{"ratchetWhen", fmt.Errorf("reads %s, which may have been another one for the stored object", path)}
+			return &RuleError{Field: "ratchetWhen", Message: fmt.Sprintf("reads %s, which may have been another one for the stored object", path)}
 		}
 	}
 	r.unchanged = &unchanged
 	return nil
 }
 
-// alwaysCount has costs counted whatever the rule is asked of: of an expression that others wrote nobody knows what it makes of a few words,
-// such as loops over their parts, within loops over whoever asks.
-func (r *compiledRule) alwaysCount() {
+// countsAlways has costs counted whatever the rule is evaluated over: of an expression that others wrote nobody knows what it makes of a few
+// texts, such as loops over their sections, within loops over whoever asks.
+func (r *compiledRule) countsAlways() {
 	r.condition.quick = nil
 	for _, p := range []*program{r.message, r.unchanged} {
 		if p != nil {

@@ -41,13 +41,12 @@ type evaluation struct {
 	kind  *kindRules
 	now   time.Time
 
-	// object and oldObject are as their Go type writes them; asWritten has them as the user did.
+	// object and oldObject are as their Go type writes them.
 	object, oldObject judged
-	asWritten         *asWritten
 	request           *admissionv1.AdmissionRequest
-	pausing           pausing
-	onlyObserves      bool
-	exceptions        []*v1alpha1.GuardrailException
+	// exempt are the rules that may not refuse the request.
+	exempt     exemption
+	exceptions []*v1alpha1.GuardrailException
 	// exceptionsRead: a review has asked for those that are stored.
 	exceptionsRead bool
 	facts          Facts
@@ -59,8 +58,8 @@ type evaluation struct {
 
 	// small: the objects are so small that no rule over them costs much.
 	small bool
-	// left is what may still be spent: first by the built-in rules, then, anew, by those of Guardrails.
-	left costs
+	// remaining is what may still be spent: first by the built-in rules, then, anew, by those of Guardrails.
+	remaining costs
 
 	plan                                      plan
 	objectValue, oldObjectValue               any
@@ -81,12 +80,12 @@ func (g *Guard) evaluation(ctx context.Context, rules *ruleSet, kind *kindRules,
 		variables: slices.Clone(kind.values),
 	}
 	e.refill()
-	e.plan.known = planPart{fields: kind.knownFields, ask: func() (any, error) { return kind.askKnown(e) }}
-	e.plan.live = planPart{fields: kind.liveFields, ask: e.askLive}
+	e.plan.known = planSection{fields: kind.knownFields, ask: func() (any, error) { return kind.askKnown(e) }}
+	e.plan.live = planSection{fields: kind.liveFields, ask: e.askLive}
 	return e
 }
 
-func (e *evaluation) refill() { e.left = costs{units: maxRequestCost, checks: maxRequestChecks} }
+func (e *evaluation) refill() { e.remaining = costs{units: maxRequestCost, checks: maxRequestChecks} }
 
 func targetOf(kind string, object map[string]any) Target {
 	metadata, _ := object["metadata"].(map[string]any)
@@ -127,36 +126,6 @@ func once(value *any, of func() any) any {
 // Parent of the activation; there is none.
 func (e *evaluation) Parent() interpreter.Activation { return nil }
 
-// asWritten has the request's objects as the user wrote them. Whether an update touches a field is asked of these, as the
-// generated policy does. They are read when a rule asks, which is seldom.
-type asWritten struct {
-	*evaluation
-	object, oldObject           []byte
-	objectValue, oldObjectValue any
-}
-
-// ResolveName gives CEL the value of a root.
-func (a *asWritten) ResolveName(name string) (any, bool) {
-	switch name {
-	case rootObject:
-		return once(&a.objectValue, func() any { return written(a.object) }), true
-	case rootOldObject:
-		return once(&a.oldObjectValue, func() any { return written(a.oldObject) }), true
-	}
-	return a.evaluation.ResolveName(name)
-}
-
-func written(text []byte) any {
-	if text == nil {
-		return types.NullValue
-	}
-	object, err := content(text)
-	if err != nil {
-		return types.NewErr("read the object: %w", err)
-	}
-	return orNull(object)
-}
-
 func orNull(object map[string]any) any {
 	if object == nil {
 		return types.NullValue
@@ -172,7 +141,7 @@ func (e *evaluation) variable(root string) (any, bool) {
 	}
 	if e.variables[i] == nil {
 		v := e.kind.variables[i]
-		value, err := e.run(v.program, e)
+		value, err := e.run(v.program)
 		if err != nil {
 			value = types.NewErr("variable %s: %w", v.Name, err)
 		}
@@ -230,33 +199,33 @@ func (e *evaluation) storedSynced() bool {
 	return true
 }
 
-// run evaluates one program over the evaluation's roots or others, and takes its cost off the request's budget, where it is counted. CEL
+// run evaluates one program, and takes its cost off the request's budget, where it is counted. CEL
 // itself ends what costs more than the API server allows a call, after 0.1 s; so the deadline is looked at between programs only, which
 // saves a context for each.
-func (e *evaluation) run(p program, roots interpreter.Activation) (ref.Val, error) {
-	if e.left.units == 0 || e.left.checks == 0 && p.asks {
+func (e *evaluation) run(p program) (ref.Val, error) {
+	if e.remaining.units == 0 || e.remaining.checks == 0 && p.asks {
 		return nil, errBudget
 	}
 	if err := e.ctx.Err(); err != nil {
 		return nil, e.inability(err)
 	}
 	if e.small && p.quick != nil {
-		value, _, err := p.quick().Eval(roots)
+		value, _, err := p.quick().Eval(e)
 		return value, err
 	}
-	value, details, err := p.counting.Eval(roots)
+	value, details, err := p.counting.Eval(e)
 	if cost := details.ActualCost(); cost != nil {
-		e.left.take(*cost)
+		e.remaining.take(*cost)
 	}
-	if err == nil && e.left.units == 0 {
+	if err == nil && e.remaining.units == 0 {
 		err = errBudget
 	}
 	return value, err
 }
 
 // holds evaluates a condition.
-func (e *evaluation) holds(p program, roots interpreter.Activation) (bool, error) {
-	value, err := e.run(p, roots)
+func (e *evaluation) holds(p program) (bool, error) {
+	value, err := e.run(p)
 	if err != nil {
 		return false, err
 	}

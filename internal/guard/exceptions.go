@@ -32,6 +32,11 @@ func (t Target) compare(other Target) int {
 	return cmp.Or(strings.Compare(t.Kind, other.Kind), strings.Compare(t.Namespace, other.Namespace), strings.Compare(t.Name, other.Name))
 }
 
+// Exceptions are those in force, by their targets. Nobody may change them.
+func (g *Guard) Exceptions() map[Target][]*v1alpha1.GuardrailException {
+	return g.rules.Load().exceptions
+}
+
 // SetExceptions puts these exceptions in force, in place of all former ones.
 func (g *Guard) SetExceptions(all []*v1alpha1.GuardrailException) {
 	g.notifyAll(Change{Targets: g.setExceptions(all)})
@@ -108,7 +113,7 @@ func (e *evaluation) lift(r *compiledRule) *Lifted {
 // must not be refused for what the cache is behind, nor who deleted it be admitted. Where there is no answer, or there are many refusals
 // a second, those in force count.
 func (e *evaluation) readExceptions() {
-	if e.asWritten == nil || e.exceptionsRead || e.guard.opts.Live == nil {
+	if e.request == nil || e.exceptionsRead || e.guard.opts.Live == nil {
 		return
 	}
 	e.exceptionsRead = true

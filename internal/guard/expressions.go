@@ -12,7 +12,7 @@ import (
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 
-	"github.com/resourcestack/autohealer/internal/domain/celwords"
+	"github.com/resourcestack/autohealer/internal/domain/celerrors"
 )
 
 // reads is the set of paths that an expression looks at, such as object.spec.taintKey, plan.limit, variables.status.
@@ -159,7 +159,7 @@ func errorAtStart(expression, format string, args ...any) error {
 // issuesError is the first error that CEL found, for those who write rules and not CEL's grammar: the others often follow from it.
 func (e *environments) issuesError(expression string, issues *cel.Issues) error {
 	first := issues.Errors()[0]
-	message := celwords.Mistake(first.Message, "a rule may read "+strings.Join(e.names(), ", "))
+	message := celerrors.OfCompilation(first.Message, "a rule may read "+strings.Join(e.names(), ", "))
 	if field, undefined := strings.CutPrefix(message, "undefined field "); undefined {
 		message += readableFields(expression, strings.Trim(field, "'"))
 	}

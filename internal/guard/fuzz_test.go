@@ -48,7 +48,7 @@ func FuzzCompile(f *testing.F) {
 			t.Fatal(err)
 		}
 		e.add(&Verdict{}, compiled)
-		if spent := maxRequestCost - e.left.units; spent > 4*maxRuleCost {
+		if spent := maxRequestCost - e.remaining.units; spent > 4*maxRuleCost {
 			t.Errorf("cost %d, estimated at most %d", spent, compiled.condition.cost)
 		}
 	})

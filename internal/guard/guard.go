@@ -116,10 +116,6 @@ func (g *Guard) assemble(all []*ownRules, compiled compiledRules, policy guardra
 	if was := g.rules.Load(); was != nil {
 		set.exceptions = was.exceptions
 	}
-	w := tableInput{namespaced: map[string]bool{}, policy: policy}
-	for name, k := range g.kinds {
-		w.namespaced[name] = k.namespaced
-	}
 	for _, own := range all {
 		set.guardrails[own.Name] = own
 	}
@@ -128,7 +124,7 @@ func (g *Guard) assemble(all []*ownRules, compiled compiledRules, policy guardra
 		for _, own := range all {
 			rules = append(rules, own.byKind[name]...)
 		}
-		set.kinds[name] = k.with(rules, w)
+		set.kinds[name] = k.with(rules, policy)
 	}
 	return set
 }

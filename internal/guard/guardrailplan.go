@@ -43,7 +43,8 @@ func termsOfGuardrail(e *evaluation) (any, error) {
 			continue // unknown kinds have a rule of their own, which needs no plan
 		}
 		into := &p.RuleErrors
-		if kept[problem.Rule] && e.rules.wasBroken(gr.Name, problem) {
+		// Of a Guardrail that isn't in force, such as one in a file, it is taken for granted that what is kept was broken before.
+		if kept[problem.Rule] && (e.rules.guardrails[gr.Name] == nil || e.rules.isBroken(gr.Name, problem)) {
 			into = &p.KeptErrors
 		}
 		sample.Once(into, problem.String())
@@ -56,8 +57,8 @@ func termsOfGuardrail(e *evaluation) (any, error) {
 func (g *Guard) changesOnly(own *ownRules, kept map[string]bool) (all []string) {
 	for _, kind := range g.Kinds() {
 		for _, r := range own.byKind[kind] {
-			if !kept[r.Name()] && !r.atRunTime && r.Severity == Deny && acts(kind) {
-				sample.Once(&all, fmt.Sprintf("%s for %s (%s)", r.Name(), kind, strings.Join(g.kinds[kind].admissionOnlyReads(r), ", ")))
+			if !kept[r.Name] && !r.atRunTime && r.Severity == Deny && acts(kind) {
+				sample.Once(&all, fmt.Sprintf("%s for %s (%s)", r.Name, kind, strings.Join(g.kinds[kind].admissionOnlyReads(r), ", ")))
 			}
 		}
 	}

@@ -33,10 +33,10 @@ func (g *Guard) SetGuardrails(all []*v1alpha1.Guardrail) []GuardrailResult {
 func (g *Guard) setGuardrails(all []*v1alpha1.Guardrail) ([]GuardrailResult, Change) {
 	g.setting.Lock()
 	defer g.setting.Unlock()
-	ctx, former, known := context.Background(), g.rules.Load().compiled, compiledRules{}
+	ctx, previous, known := context.Background(), g.rules.Load().compiled, compiledRules{}
 	compiled := make([]*ownRules, len(all))
 	for i, gr := range all {
-		compiled[i] = g.compileOwn(gr.DeepCopy(), former.recompile(known))
+		compiled[i] = g.compileOwn(gr.DeepCopy(), previous.recompile(known))
 	}
 	inOrder := slices.SortedFunc(slices.Values(compiled), byAge)
 	g.charge(inOrder)
@@ -145,26 +145,17 @@ func difference(was, is *ruleSet) Change {
 	return c
 }
 
-// check compiles a Guardrail's rules and charges them with those of the others in force.
+// check compiles a Guardrail's rules and charges them with those of the others in force, which compile knows.
 func (g *Guard) check(set *ruleSet, gr *v1alpha1.Guardrail, compile compiler) *ownRules {
 	own := g.compileOwn(gr, compile)
 	all := []*ownRules{own}
 	for name, other := range set.guardrails {
 		if name != gr.Name {
-			all = append(all, other.clone())
+			all = append(all, g.compileOwn(other.Guardrail, compile))
 		}
 	}
 	slices.SortFunc(all, byAge)
 	g.charge(all)
 	own.displaces = set.displaced(all, gr.Name)
 	return own
-}
-
-// clone is a copy that charge may change.
-func (o *ownRules) clone() *ownRules {
-	byKind := map[string][]*compiledRule{}
-	for kind, rules := range o.byKind {
-		byKind[kind] = slices.Clone(rules)
-	}
-	return &ownRules{Guardrail: o.Guardrail, byKind: byKind, errors: slices.Clone(o.errors)}
 }

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/domain/celwords"
+	"github.com/resourcestack/autohealer/internal/domain/celerrors"
 	"github.com/resourcestack/autohealer/internal/kinds"
 )
 
@@ -41,7 +41,7 @@ func (e *evaluation) judge(r *compiledRule) (*Violation, *Skip) {
 		return nil, skip
 	}
 	e.unanswered = nil
-	passes, err := e.holds(r.condition, e)
+	passes, err := e.holds(r.condition)
 	if e.unanswered != nil { // whatever the rule made of it
 		err = e.unanswered
 		e.noteRecheck(e.now.Add(recheckDelay))
@@ -74,7 +74,7 @@ func (e *evaluation) judge(r *compiledRule) (*Violation, *Skip) {
 // failure says why a rule's expression failed. That doesn't tell an object's author what a Guardrail wants of it; what is short of time,
 // budget or an answer is nobody's mistake.
 func (e *evaluation) failure(r *compiledRule, err error) string {
-	why := celwords.Failure(err.Error(), "the rule", "the object has no %s, which the rule reads: write it, or have the rule ask by has() or .? whether it is there")
+	why := celerrors.OfEvaluation(err.Error(), "the rule", "the object has no %s, which the rule reads: write it, or have the rule ask by has() or .? whether it is there")
 	if r.guardrail == "" || r.Rationale == "" || e.unanswered != nil || e.ctx.Err() != nil || errors.Is(err, errBudget) {
 		return why
 	}
@@ -138,7 +138,7 @@ func (e *evaluation) leavesUnchanged(r *compiledRule) bool {
 	if r.unchanged == nil || e.oldObject.content == nil {
 		return false
 	}
-	unchanged, err := e.holds(*r.unchanged, e.asWritten)
+	unchanged, err := e.holds(*r.unchanged)
 	return err == nil && unchanged && (r.atRunTime || e.storedMayAct())
 }
 
@@ -171,7 +171,7 @@ func (e *evaluation) atRunTime() Verdict {
 // verdict judges by each of these rules; a refusal names them all.
 func (e *evaluation) verdict(applies func(*compiledRule) bool) Verdict {
 	v := Verdict{Allowed: true, RuleSetHash: e.kind.hash}
-	if e.rules.unread && acts(e.kind.name) && !e.onlyObserves {
+	if e.rules.unread && acts(e.kind.name) && e.exempt != allRules {
 		v.skip(Skip{Rule: "guard/guardrails", Severity: Deny, Reason: "the Guardrails aren't read yet; try again in a moment"})
 	}
 	for _, r := range e.kind.rules {

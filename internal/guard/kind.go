@@ -36,14 +36,7 @@ type kindInfo struct {
 	// about are the kinds whose stored objects askLive looks at.
 	about func(object judged) []string
 	// tables are lists and maps that rules read as variables.
-	tables func(tableInput) []table
-}
-
-// tableInput is what tables are made from.
-type tableInput struct {
-	// namespaced says of each kind that is judged whether its objects have namespaces.
-	namespaced map[string]bool
-	policy     guardrail.Policy
+	tables func(guardrail.Policy) []table
 }
 
 func infoOf(name string) kindInfo {

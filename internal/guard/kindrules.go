@@ -35,7 +35,7 @@ func (k *kindRules) rule(id string) *compiledRule {
 }
 
 // with puts together what judges a kind: the built-in part, the rules of Guardrails, and what they declare.
-func (k *builtinKind) with(own []*compiledRule, w tableInput) *kindRules {
+func (k *builtinKind) with(own []*compiledRule, policy guardrail.Policy) *kindRules {
 	now := &kindRules{builtinKind: k, own: own, values: make([]any, len(k.variables))}
 	digest := sha256.New()
 	digest.Write(k.text)
@@ -51,7 +51,7 @@ func (k *builtinKind) with(own []*compiledRule, w tableInput) *kindRules {
 		_ = encoder.Encode(rule) // a digest takes all, and texts can be encoded
 	}
 	if k.tables != nil {
-		for _, t := range k.tables(w) {
+		for _, t := range k.tables(policy) {
 			i := k.index[variablePath+t.name]
 			now.values[i] = t.value()
 			if v := t.variable(); v.Expression != k.variables[i].Expression {
@@ -60,7 +60,7 @@ func (k *builtinKind) with(own []*compiledRule, w tableInput) *kindRules {
 		}
 	}
 	if readLimits {
-		fmt.Fprint(digest, w.policy.Limits)
+		fmt.Fprint(digest, policy.Limits)
 	}
 	now.hash = hex.EncodeToString(digest.Sum(nil))[:16]
 	return now
@@ -162,12 +162,12 @@ func (g *Guard) PlanFields(kind string) []PlanField {
 		return nil
 	}
 	var fields []PlanField
-	for _, part := range []struct {
+	for _, section := range []struct {
 		reflect.Type
 		needsFacts bool
 	}{{k.known, false}, {k.live, true}} {
-		for _, f := range forRules(part.Type) {
-			fields = append(fields, PlanField{Name: lowerCamel(f.Name), Type: planFieldType(f.Type).CelType().String(), NeedsFacts: part.needsFacts})
+		for _, f := range forRules(section.Type) {
+			fields = append(fields, PlanField{Name: lowerCamel(f.Name), Type: planFieldType(f.Type).CelType().String(), NeedsFacts: section.needsFacts})
 		}
 	}
 	slices.SortFunc(fields, func(a, b PlanField) int { return strings.Compare(a.Name, b.Name) })

@@ -2,7 +2,6 @@ package guard
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -74,33 +73,29 @@ func (g *Guard) compileOwn(gr *v1alpha1.Guardrail, compile compiler) *ownRules {
 // ownRule is a Guardrail's rule as the catalogue would have it. The CRD's defaults are filled in: an object may come from
 // a file.
 func ownRule(gr string, r *v1alpha1.GuardrailRule) Rule {
-	return Rule{
-		ID: gr + "/" + r.Name, Kinds: r.Kinds,
-		Severity:   Severity(cmp.Or(r.Severity, v1alpha1.RuleDeny)),
-		Expression: r.Expression, MessageExpression: r.MessageExpression,
-		OnFactsUnavailable: Severity(cmp.Or(r.OnFactsUnavailable, v1alpha1.RuleWarn)),
-		Exceptable:         r.Exceptable, Rationale: r.Rationale,
-	}
+	rule := Rule{GuardrailRule: *r, ID: gr + "/" + r.Name}
+	rule.Severity = cmp.Or(r.Severity, Deny)
+	rule.OnFactsUnavailable = cmp.Or(r.OnFactsUnavailable, Warn)
+	return rule
 }
 
 // compileOwnRule compiles a rule for one kind. One that doesn't compile is there all the same, as one that can't be
 // evaluated.
 func (k *builtinKind) compileOwnRule(gr string, r *v1alpha1.GuardrailRule) *compiledRule {
 	rule := ownRule(gr, r)
-	compiled, err := k.compileRule(rule)
-	if err == nil {
-		compiled.guardrail = gr
-		compiled.alwaysCount()
-		return compiled
+	compiled, fault := k.compileRule(rule)
+	if fault != nil {
+		fault.Rule, fault.Kind = r.Name, k.name
+		return brokenRule(rule, gr, fault)
 	}
-	e := RuleError{Rule: r.Name, Field: fieldExpression, Kind: k.name, Message: err.Error()}
-	if of := (*fieldError)(nil); errors.As(err, &of) {
-		e.Message = of.err.Error()
-		if of.field == fieldMessage {
-			e.Field = fieldMessage
-		}
-	}
-	return &compiledRule{Rule: rule, guardrail: gr, atRunTime: true, fault: &e}
+	compiled.guardrail = gr
+	compiled.countsAlways()
+	return compiled
+}
+
+// brokenRule holds at run time, too: it refuses all of its kind.
+func brokenRule(rule Rule, gr string, fault *RuleError) *compiledRule {
+	return &compiledRule{Rule: rule, guardrail: gr, atRunTime: true, fault: fault}
 }
 
 // compiledRules are what was compiled, by all that it depends on.
@@ -148,8 +143,8 @@ func (g *Guard) charge(all []*ownRules) {
 					*spent[name] = with
 					continue
 				}
-				e := RuleError{Rule: r.Name(), Field: fieldExpression, Kind: name, Message: "with the rules before it, those of older Guardrails included, it " + excess}
-				own.byKind[name][i] = &compiledRule{Rule: r.Rule, guardrail: own.Name, atRunTime: true, fault: &e}
+				e := RuleError{Rule: r.Name, Field: fieldExpression, Kind: name, Message: "with the rules before it, those of older Guardrails included, it " + excess}
+				own.byKind[name][i] = brokenRule(r.Rule, own.Name, &e)
 				own.errors = append(own.errors, e)
 			}
 		}
@@ -188,12 +183,6 @@ func (s *ruleSet) displaced(all []*ownRules, by string) []string {
 	}
 	slices.Sort(texts)
 	return texts
-}
-
-// wasBroken says whether a rule that an update doesn't touch couldn't be evaluated before. Of a Guardrail that isn't in
-// force, such as one in a file, that is taken for granted.
-func (s *ruleSet) wasBroken(guardrail string, e RuleError) bool {
-	return s.guardrails[guardrail] == nil || s.isBroken(guardrail, e)
 }
 
 // isBroken says whether a rule of the Guardrail in force can't be evaluated already.

@@ -311,7 +311,7 @@ func TestRulesOfGuardrailsDoNotUseUpWhatTheBuiltInOnesNeed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.small, e.left.units = false, 1
+	e.small, e.remaining.units = false, 1
 	v := e.atAdmission()
 	if got := v.RuleIDs(); !slices.Contains(got, "platform/no-eviction") || !slices.Contains(got, "conditionset/matches-healthy-nodes") {
 		t.Errorf("with a spent budget of the built-in rules refused by %v; want those, and the Guardrail's by its own budget", got)

@@ -23,13 +23,13 @@ type planFields map[string]int
 
 // forRules are the fields of a type of terms or of a forecast, which may be nil, that rules read, with their indexes: all but
 // the items, which are for people.
-func forRules(part reflect.Type) iter.Seq2[int, reflect.StructField] {
+func forRules(section reflect.Type) iter.Seq2[int, reflect.StructField] {
 	return func(yield func(int, reflect.StructField) bool) {
-		if part == nil {
+		if section == nil {
 			return
 		}
-		for i := range part.NumField() {
-			if f := part.Field(i); f.Name != "Items" && !yield(i, f) {
+		for i := range section.NumField() {
+			if f := section.Field(i); f.Name != "Items" && !yield(i, f) {
 				return
 			}
 		}
@@ -37,11 +37,11 @@ func forRules(part reflect.Type) iter.Seq2[int, reflect.StructField] {
 }
 
 // fieldsOf reads a type, which may be nil.
-func fieldsOf(part reflect.Type) (planFields, error) {
+func fieldsOf(section reflect.Type) (planFields, error) {
 	fields := planFields{}
-	for i, f := range forRules(part) {
+	for i, f := range forRules(section) {
 		if planFieldType(f.Type) == nil {
-			return nil, fmt.Errorf("%v.%s is a %v; a plan has texts, lists of texts, whole numbers and booleans", part, f.Name, f.Type)
+			return nil, fmt.Errorf("%v.%s is a %v; a plan has texts, lists of texts, whole numbers and booleans", section, f.Name, f.Type)
 		}
 		fields[lowerCamel(f.Name)] = i
 	}
@@ -63,10 +63,10 @@ func planFieldType(t reflect.Type) *decl.DeclType {
 }
 
 // planType declares what rules see as plan: the fields of terms and forecast, in lowerCamelCase.
-func planType(parts ...reflect.Type) *decl.DeclType {
+func planType(sections ...reflect.Type) *decl.DeclType {
 	fields := map[string]*decl.DeclType{}
-	for _, part := range parts {
-		for _, f := range forRules(part) {
+	for _, section := range sections {
+		for _, f := range forRules(section) {
 			fields[lowerCamel(f.Name)] = planFieldType(f.Type)
 		}
 	}
@@ -79,11 +79,11 @@ func lowerCamel(name string) string {
 	return string(runes)
 }
 
-// planPart are terms or a forecast, asked for when a rule first reads one of its fields.
-type planPart struct {
+// planSection are terms or a forecast, asked for when a rule first reads one of its fields.
+type planSection struct {
 	fields planFields
 	ask    func() (any, error)
-	asked  bool
+	done   bool // it was asked for
 	value  reflect.Value
 	err    error
 }
@@ -94,19 +94,19 @@ type incomplete interface {
 	NotKnown(field string) error
 }
 
-func (p *planPart) get(field int) ref.Val {
-	if !p.asked {
-		p.asked = true
-		var part any
-		if part, p.err = p.ask(); p.err == nil {
-			p.value = reflect.ValueOf(part)
+func (p *planSection) get(field int) ref.Val {
+	if !p.done {
+		p.done = true
+		var section any
+		if section, p.err = p.ask(); p.err == nil {
+			p.value = reflect.ValueOf(section)
 		}
 	}
 	if p.err != nil {
 		return types.NewErr("plan: %w", p.err)
 	}
-	if part, is := p.value.Interface().(incomplete); is {
-		if err := part.NotKnown(p.value.Type().Field(field).Name); err != nil {
+	if section, is := p.value.Interface().(incomplete); is {
+		if err := section.NotKnown(p.value.Type().Field(field).Name); err != nil {
 			return types.NewErr("plan: %w", err)
 		}
 	}
@@ -123,7 +123,7 @@ func (p *planPart) get(field int) ref.Val {
 }
 
 // plan is what rules read as plan. Only the fields that they read are made into CEL values; the whole is good for nothing else.
-type plan struct{ known, live planPart }
+type plan struct{ known, live planSection }
 
 var (
 	_           traits.Indexer = (*plan)(nil)
@@ -133,9 +133,9 @@ var (
 // Get gives a field or an error.
 func (p *plan) Get(key ref.Val) ref.Val {
 	name, _ := key.(types.String)
-	for _, part := range []*planPart{&p.known, &p.live} {
-		if i, there := part.fields[string(name)]; there {
-			return part.get(i)
+	for _, section := range []*planSection{&p.known, &p.live} {
+		if i, there := section.fields[string(name)]; there {
+			return section.get(i)
 		}
 	}
 	return types.NewErr("no such key: %v", key)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -70,8 +69,8 @@ func (e *evaluation) ownRules(gr *v1alpha1.Guardrail) (*ownRules, error) {
 // count is a count of the stored objects that new and changed rules would keep from acting.
 type count struct {
 	*evaluation
-	left     costs
-	forecast guardrail.Forecast
+	remaining costs
+	forecast  guardrail.Forecast
 }
 
 // forecastRefusals counts the stored objects that new and changed rules would keep from acting.
@@ -86,7 +85,7 @@ func forecastRefusals(e *evaluation) (any, error) {
 	}
 	ctx, cancel := context.WithTimeout(e.ctx, countTimeout)
 	defer cancel()
-	c := &count{evaluation: e, left: costs{units: countCost}}
+	c := &count{evaluation: e, remaining: costs{units: countCost}}
 	for _, kind := range e.guard.Kinds() {
 		if rules := c.added(kind, own, old); len(rules) > 0 {
 			if err := c.refusals(ctx, kind, rules); err != nil {
@@ -103,23 +102,17 @@ func (c *count) added(kind string, own *ownRules, old *v1alpha1.Guardrail) []*co
 	var added []*compiledRule
 	for _, r := range own.byKind[kind] {
 		was := func(o v1alpha1.GuardrailRule) bool {
-			return o.Name == r.Name() && o.Expression == r.Expression && slices.Contains(o.Kinds, kind) && cmp.Or(o.Severity, v1alpha1.RuleDeny) == v1alpha1.RuleDeny
+			return o.Name == r.Name && o.Expression == r.Expression && slices.Contains(o.Kinds, kind) && cmp.Or(o.Severity, Deny) == Deny
 		}
 		switch {
 		case !r.atRunTime, r.fault != nil, r.Severity != Deny, slices.ContainsFunc(old.Spec.Rules, was):
 		case r.condition.asks:
-			c.notCounted("what rule %s refuses, because it asks the authorizer", r.Name())
+			c.notCounted("what rule %s refuses, because it asks the authorizer", r.Name)
 		default:
 			added = append(added, r)
 		}
 	}
 	return added
-}
-
-// Name is the rule's name within its Guardrail or kind.
-func (r *compiledRule) Name() string {
-	_, name, _ := strings.Cut(r.ID, "/")
-	return name
 }
 
 func (c *count) notCounted(format string, args ...any) {
@@ -184,14 +177,14 @@ func (c *count) refuses(ctx context.Context, kind string, object client.Object, 
 			return
 		}
 		of := c.guard.evaluation(ctx, c.rules, c.rules.kinds[kind], judged)
-		of.authorizer, of.left = nil, c.left
+		of.authorizer, of.remaining = nil, c.remaining
 		for _, r := range rules {
-			if holds, err := of.holds(r.condition, of); err != nil || !holds {
+			if holds, err := of.holds(r.condition); err != nil || !holds {
 				refused = true
 				break
 			}
 		}
-		c.left = of.left
+		c.remaining = of.remaining
 	})
-	return refused, err == nil && ctx.Err() == nil && c.left.units > 0
+	return refused, err == nil && ctx.Err() == nil && c.remaining.units > 0
 }

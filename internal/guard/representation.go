@@ -137,16 +137,16 @@ var judgedMetadata = []string{"annotations", "creationTimestamp", "generateName"
 // rule over status or finalizers would say at one time what it no longer does at another.
 var judgedFields = []string{"apiVersion", "kind", "metadata", "spec"}
 
-// judgedPart leaves out of what can't be read as its type what rules may not read, also by dyn().
-func judgedPart(content map[string]any) map[string]any {
+// readableContent leaves out of what can't be read as its type what rules may not read, also by dyn().
+func readableContent(content map[string]any) map[string]any {
 	if content == nil {
 		return nil
 	}
-	part := selectFields(content, judgedFields)
-	if metadata, isMap := part["metadata"].(map[string]any); isMap {
-		part["metadata"] = selectFields(metadata, judgedMetadata)
+	readable := selectFields(content, judgedFields)
+	if metadata, isMap := readable["metadata"].(map[string]any); isMap {
+		readable["metadata"] = selectFields(metadata, judgedMetadata)
 	}
-	return part
+	return readable
 }
 
 // selectFields is what there is of some fields.
@@ -174,7 +174,7 @@ func readableFields(expression, field string) string {
 	return fmt.Sprintf("; of %s a rule may read %s: a change of anything else isn't judged", of, strings.Join(fields, ", "))
 }
 
-// TypeMismatch says in the words of a manifest what a decoder says of JSON that doesn't fit a Go type; false for any other error. The field
+// TypeMismatch says in the terms of a manifest what a decoder says of JSON that doesn't fit a Go type; false for any other error. The field
 // is one below a parent, "" for the whole.
 func TypeMismatch(err error, parent string) (string, bool) {
 	of, isMisfit := errors.AsType[*stdjson.UnmarshalTypeError](err)
@@ -189,31 +189,31 @@ func TypeMismatch(err error, parent string) (string, bool) {
 		return at + " has a value of the wrong type", true
 	}
 	is, _, _ := strings.Cut(of.Value, " ") // of a number that doesn't fit it says which
-	want := kindWords(of.Type)
+	want := typeName(of.Type)
 	if is == "number" && is != of.Value {
 		return at + " has " + of.Value + ", which is too large or has a fraction; write " + want, true
 	}
-	return at + " has " + jsonWords[is] + " where " + want + " belongs", true
+	return at + " has " + jsonTypeNames[is] + " where " + want + " belongs", true
 }
 
-// jsonWords are the types of JSON as people call them.
-var jsonWords = map[string]string{"string": "a string", "number": "a number", "bool": "true or false", "array": "a list", "object": "a map"}
+// jsonTypeNames are the types of JSON as people call them.
+var jsonTypeNames = map[string]string{"string": "a string", "number": "a number", "bool": "true or false", "array": "a list", "object": "a map"}
 
-// kindWords are the types of Go as people call them.
-func kindWords(t reflect.Type) string {
+// typeName are the types of Go as people call them.
+func typeName(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:
-		return jsonWords["string"]
+		return jsonTypeNames["string"]
 	case reflect.Bool:
-		return jsonWords["bool"]
+		return jsonTypeNames["bool"]
 	case reflect.Float32, reflect.Float64:
-		return jsonWords["number"]
+		return jsonTypeNames["number"]
 	case reflect.Slice, reflect.Array:
-		return jsonWords["array"]
+		return jsonTypeNames["array"]
 	case reflect.Struct, reflect.Map:
-		return jsonWords["object"]
+		return jsonTypeNames["object"]
 	case reflect.Pointer:
-		return kindWords(t.Elem())
+		return typeName(t.Elem())
 	}
 	return "an integer"
 }

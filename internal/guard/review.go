@@ -84,18 +84,17 @@ func (g *Guard) admission(ctx context.Context, rules *ruleSet, kind *kindRules, 
 		return nil, err
 	}
 	e := g.evaluation(ctx, rules, kind, judged)
-	e.asWritten = &asWritten{evaluation: e, object: req.Object, oldObject: req.OldObject}
 	if req.OldObject != nil {
 		if e.oldObject, err = readJudged(kind.name, req.OldObject); err != nil {
-			old, _ := content(req.OldObject) // what an earlier release stored must not keep anybody from repairing it
-			e.oldObject.content = judgedPart(old)
+			var old map[string]any // what an earlier release stored must not keep anybody from repairing it
+			_ = json.UnmarshalCaseSensitivePreserveInts(req.OldObject, &old)
+			e.oldObject.content = readableContent(old)
 		}
 	}
 	e.small = len(req.Object)+len(req.OldObject) <= maxSmallRequest && len(req.UserInfo.Groups)+len(req.UserInfo.Extra) <= maxSmallList &&
 		small(e.object.content) && small(e.oldObject.content)
 	e.request = admissionRequest(req, object)
-	e.pausing = pausingOf(kind.name, judged.content, e.oldObject.content)
-	e.onlyObserves = onlyTurnsToObservation(judged.content, e.oldObject.content)
+	e.exempt = exemptionOf(kind.name, judged.content, e.oldObject.content)
 	return e, nil
 }
 
@@ -106,12 +105,6 @@ func readJudged(kind string, text []byte) (judged, error) {
 		return judged{}, err
 	}
 	return judgedOf(kind, object)
-}
-
-// content is JSON as it is written, with whole numbers as int64, which is what CEL's int is.
-func content(text []byte) (object map[string]any, err error) {
-	err = json.UnmarshalCaseSensitivePreserveInts(text, &object)
-	return object, err
 }
 
 // stamped has the time of creation, which the API server sets before it asks; an object from a file has none.
@@ -157,33 +150,33 @@ func admissionRequest(req Request, object client.Object) *admissionv1.AdmissionR
 	}
 }
 
-// A pause is what one wants when rules, or their authors, are wrong; so no rule may be in its way. The same is true of one
-// policy that is turned to observation.
-
-// pausing says how much a request for a Guardrail does beside pausing.
-type pausing int
+// exemption says which rules may not refuse a request, and only warn. A pause is what one wants when rules, or their authors, are wrong; so
+// no rule may prevent it. The same is true of one policy that is turned to observation.
+type exemption int
 
 const (
-	notOnlyPausing pausing = iota
-	// createsPause: a Guardrail that says nothing but paused: true. Built-in rules judge its name; those of Guardrails only warn.
-	createsPause
-	// turnsPauseOn: an update that changes nothing else. Every rule only warns; where the API server can, it doesn't even ask.
-	turnsPauseOn
+	noRules exemption = iota
+	// guardrailRules, for the creation of a Guardrail that says nothing but paused: true. Built-in rules judge its name.
+	guardrailRules
+	// allRules, for an update that does nothing but pause, or turn a policy from Enforce to Observe; where the API server can, it doesn't
+	// even ask about a pause.
+	allRules
 )
 
-// pausingOf compares what rules see of a Guardrail; old is nil for a creation.
-func pausingOf(kind string, object, old map[string]any) pausing {
-	if kind != kindGuardrail || !isPaused(object) || isPaused(old) {
-		return notOnlyPausing
+// exemptionOf compares what rules see of an object; old is nil for a creation.
+func exemptionOf(kind string, object, old map[string]any) exemption {
+	changesOnly := func(field string) bool {
+		return equality.Semantic.DeepEqual(specWithout(object, field), specWithout(old, field))
 	}
-	rest, was := specWithout(object, "paused"), specWithout(old, "paused")
 	switch {
-	case !equality.Semantic.DeepEqual(rest, was):
-		return notOnlyPausing
+	case old != nil && observes(object) && !observes(old) && changesOnly("mode"):
+		return allRules
+	case kind != kindGuardrail || !isPaused(object) || isPaused(old) || !changesOnly("paused"):
+		return noRules
 	case old == nil:
-		return createsPause
+		return guardrailRules
 	}
-	return turnsPauseOn
+	return allRules
 }
 
 func specOf(object map[string]any) map[string]any {
@@ -202,12 +195,7 @@ func specWithout(object map[string]any, field string) map[string]any {
 	return spec
 }
 
-// onlyTurnsToObservation: an update of a policy that changes nothing but its mode, from Enforce to Observe.
-func onlyTurnsToObservation(object, old map[string]any) bool {
-	return old != nil && observes(object) && !observes(old) && equality.Semantic.DeepEqual(specWithout(object, "mode"), specWithout(old, "mode"))
-}
-
 // mustAdmit says whether a rule may not refuse the request, because that only ends acts.
 func (e *evaluation) mustAdmit(r *compiledRule) bool {
-	return e.onlyObserves || e.pausing == turnsPauseOn || e.pausing == createsPause && r.guardrail != ""
+	return e.exempt == allRules || e.exempt == guardrailRules && r.guardrail != ""
 }

@@ -49,7 +49,7 @@ func TestVariablesAreWorkedOutOnceAndOnlyWhenRead(t *testing.T) {
 	for _, r := range kind.rules {
 		e.judge(r)
 	}
-	left := e.left
+	left := e.remaining
 	status := e.variables[kind.index["variables.status"]]
 	if status == nil {
 		t.Fatal("variables.status was not worked out")
@@ -57,7 +57,7 @@ func TestVariablesAreWorkedOutOnceAndOnlyWhenRead(t *testing.T) {
 	if members := e.variables[kind.index["variables.members"]]; members != nil {
 		t.Error("variables.members, which only messages read, was worked out for an object that breaks no rule")
 	}
-	if _, found := e.ResolveName("variables.status"); !found || e.left != left {
+	if _, found := e.ResolveName("variables.status"); !found || e.remaining != left {
 		t.Error("reading a variable again cost something")
 	}
 }
@@ -135,12 +135,12 @@ func TestTheRulesOfARequestShareOneBudget(t *testing.T) {
 	for _, r := range kind.rules {
 		whole.judge(r)
 	}
-	cost := maxRequestCost - whole.left.units
+	cost := maxRequestCost - whole.remaining.units
 	if cost < 100 || cost > 5000 {
 		t.Errorf("all rules cost %d, want some hundreds", cost)
 	}
 	half := g.evaluation(context.Background(), g.rules.Load(), kind, judgedAs(t, conditionSet(t, goodSpec)))
-	half.left.units = cost / 2
+	half.remaining.units = cost / 2
 	v := half.atAdmission()
 	if v.Allowed || !strings.Contains(v.Message(), "not checked: over budget: the rules cost more than one request may") {
 		t.Errorf("allowed %v with half the budget: %s", v.Allowed, v.Message())
@@ -167,7 +167,7 @@ func TestLoopsOverWhatNoSchemaBoundsEnd(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := e.holds(p, e); infos > maxSmallList && !errors.Is(e.inability(err), errBudget) {
+			if _, err := e.holds(p); infos > maxSmallList && !errors.Is(e.inability(err), errBudget) {
 				t.Errorf("%v, want that it is over budget", err)
 			}
 		})
@@ -213,10 +213,10 @@ func TestARuleWhoseMessageIsOverBudgetSaysSo(t *testing.T) {
 	kind := g.rules.Load().kinds["ConditionSet"]
 	e := g.evaluation(t.Context(), g.rules.Load(), kind, judgedAs(t, conditionSet(t, healthySpec)))
 	rule := kind.rules[0]
-	if _, err := e.holds(rule.condition, e); err != nil {
+	if _, err := e.holds(rule.condition); err != nil {
 		t.Fatal(err)
 	}
-	e.left.units = 1
+	e.remaining.units = 1
 	if got := e.message(rule); !strings.HasSuffix(got, " (details are missing: over budget: the rules cost more than one request may)") {
 		t.Errorf("it says %s", got)
 	}

@@ -1,42 +1,33 @@
 package guard
 
 import (
-	"encoding/json"
 	"fmt"
 	"io/fs"
 	"strings"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/docs"
 )
 
 // Severity is what a violated rule does.
-type Severity string
+type Severity = v1alpha1.RuleSeverity
 
 const (
 	// Deny refuses the object.
-	Deny Severity = "Deny"
+	Deny = v1alpha1.RuleDeny
 	// Warn admits it with a warning.
-	Warn Severity = "Warn"
+	Warn = v1alpha1.RuleWarn
 )
 
-// Rule is one entry of a catalogue.
+// Rule is one entry of a catalogue: what a Guardrail's rule may say, and what built-in ones alone may.
 type Rule struct {
-	// ID is kind/name, in lower case; it is what users see, exempt and search for.
+	v1alpha1.GuardrailRule `json:",inline"`
+
+	// ID is kind/name, or a Guardrail's name and the rule's, in lower case; it is what users see, exempt and search for.
 	ID string `json:"id"`
-	// Kinds the rule judges.
-	Kinds []string `json:"kinds"`
-	// Severity of a violation.
-	Severity Severity `json:"severity"`
-	// Expression is CEL that returns a bool; false is a violation.
-	Expression string `json:"expression"`
-	// MessageExpression is CEL that returns what is wrong and what to write instead. Default: the rationale.
-	MessageExpression string `json:"messageExpression,omitempty"`
-	// OnFactsUnavailable is what happens to a rule over plan or facts while these aren't complete. Default: Warn.
-	OnFactsUnavailable Severity `json:"onFactsUnavailable,omitempty"`
 	// WhileObserving is what a violation does while spec.mode is Observe: Warn for a rule that denies only what would be done
 	// to the cluster. A policy that observes acts nowhere, whatever admits it. Default: the severity.
 	WhileObserving Severity `json:"whileObserving,omitempty"`
@@ -50,57 +41,38 @@ type Rule struct {
 	// cluster, and whoever makes a policy softer must never be refused. It is for rules that ask the cluster, which aren't judged at
 	// run time; so it holds for exceptable ones, too: what an exception let be stored goes on when it ends.
 	RatchetWhen string `json:"ratchetWhen,omitempty"`
-	// Exceptable rules may be lifted for one object by an exception.
-	Exceptable bool `json:"exceptable,omitempty"`
-	// Rationale is the reason for the rule, with its source.
-	Rationale string `json:"rationale,omitempty"`
 	// Tests show each verdict; they are run, and the rule's documentation quotes them.
 	Tests []Test `json:"tests,omitempty"`
 }
 
 // Test is an object and the verdict that its rule must give.
 type Test struct {
-	Name      string          `json:"name"`
-	Object    json.RawMessage `json:"object"`
-	OldObject json.RawMessage `json:"oldObject,omitempty"`
-	// Plan is what the planner would say of the object. Default: nothing matches, nothing is limited.
-	Plan json.RawMessage `json:"plan,omitempty"`
-	// Facts says whether the facts are complete. Default: they are.
-	Facts *TestFacts `json:"facts,omitempty"`
-	// AccountsMay is what the authorizer answers to every question. Default: yes.
-	AccountsMay *bool `json:"accountsMay,omitempty"`
-	// UserInfo says who asks. Default: nobody.
-	UserInfo authenticationv1.UserInfo `json:"userInfo,omitzero"`
-	Expect   Outcome                   `json:"expect"`
+	v1alpha1.GuardrailRuleTest `json:",inline"`
+
 	// Specimen: the kind is shown by this object wherever one is needed, also in a running cluster. A kind has one that every rule
 	// admits, and one that this rule alone refuses.
 	Specimen bool `json:"specimen,omitempty"`
 }
 
-// TestFacts is the part of the facts that a test may set.
-type TestFacts struct {
-	Complete   bool  `json:"synced"`
-	AgeSeconds int64 `json:"ageSeconds,omitempty"`
-	Count      int   `json:"nodes,omitempty"`
-}
+// testFacts are a test's facts. Without any they are complete, and there are no nodes.
+type testFacts struct{ v1alpha1.GuardrailTestFacts }
 
 // Synced says whether the facts are complete.
-func (f TestFacts) Synced() bool { return f.Complete }
+func (f testFacts) Synced() bool {
+	return f.GuardrailTestFacts.Synced == nil || *f.GuardrailTestFacts.Synced
+}
 
 // Age is the time since they were known to be current.
-func (f TestFacts) Age(time.Time) time.Duration { return time.Duration(f.AgeSeconds) * time.Second }
+func (f testFacts) Age(time.Time) time.Duration { return time.Duration(f.AgeSeconds) * time.Second }
 
 // Nodes counts those of which limits take a share.
-func (f TestFacts) Nodes() int { return f.Count }
+func (f testFacts) Nodes() int { return int(f.GuardrailTestFacts.Nodes) }
 
-// Outcome is what a test expects of its rule.
-type Outcome string
-
-// The outcomes of a rule: not violated, violated with a warning, violated with a refusal.
+// The outcomes of a test's rule: not violated, violated with a warning, violated with a refusal.
 const (
-	ExpectAdmit Outcome = "admit"
-	ExpectWarn  Outcome = "warn"
-	ExpectDeny  Outcome = "deny"
+	ExpectAdmit = "admit"
+	ExpectWarn  = "warn"
+	ExpectDeny  = "deny"
 )
 
 // The types of shared variables.

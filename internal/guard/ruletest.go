@@ -12,9 +12,13 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/utils/ptr"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
@@ -50,7 +54,7 @@ func (g *Guard) Examples(ctx context.Context, kind string, rule RuleInfo) (examp
 		if err != nil {
 			return nil, fmt.Errorf("show test %q of %s: %w", test.Name, rule.ID, err)
 		}
-		e := Example{Test: test, Label: map[Outcome]string{ExpectAdmit: "Admitted", ExpectWarn: "Warned", ExpectDeny: "Refused"}[test.Expect]}
+		e := Example{Test: test, Label: map[string]string{ExpectAdmit: "Admitted", ExpectWarn: "Warned", ExpectDeny: "Refused"}[test.Expect]}
 		for _, v := range verdict.Violations {
 			if v.Rule == rule.ID {
 				e.Messages = append(e.Messages, v.Message)
@@ -66,7 +70,10 @@ func (g *Guard) testEvaluation(ctx context.Context, name string, test Test) (*ev
 	if kind == nil {
 		return nil, fmt.Errorf("there are no rules for kind %q", name)
 	}
-	req := Request{Operation: admissionv1.Create, Kind: name, UserInfo: test.UserInfo}
+	req := Request{Operation: admissionv1.Create, Kind: name}
+	if u := test.UserInfo; u != nil {
+		req.UserInfo = authenticationv1.UserInfo{Username: u.Username, Groups: append([]string{user.AllAuthenticated}, u.Groups...)}
+	}
 	object, old, err := test.Objects(name)
 	if err != nil {
 		return nil, err
@@ -84,9 +91,7 @@ func (g *Guard) testEvaluation(ctx context.Context, name string, test Test) (*ev
 	if err != nil {
 		return nil, err
 	}
-	if e.exceptions, e.facts = nil, (TestFacts{Complete: true}); test.Facts != nil {
-		e.facts = *test.Facts
-	}
+	e.exceptions, e.facts = nil, testFacts{ptr.Deref(test.Facts, v1alpha1.GuardrailTestFacts{})}
 	if e.authorizer = authorizerfactory.NewAlwaysAllowAuthorizer(); test.AccountsMay != nil && !*test.AccountsMay {
 		e.authorizer = authorizerfactory.NewAlwaysDenyAuthorizer()
 	}
@@ -100,20 +105,20 @@ func (g *Guard) testEvaluation(ctx context.Context, name string, test Test) (*ev
 
 // Objects gives the test's objects, of the kind, with what a test may leave out; old is nil where the test is a creation.
 func (t Test) Objects(kind string) (object, old map[string]any, err error) {
-	if object, err = testObject(kind, t.Object); err != nil {
+	if object, err = testObject(kind, t.Object.Raw); err != nil {
 		return nil, nil, fmt.Errorf("read object: %w", err)
 	}
 	if t.OldObject == nil {
 		return object, nil, nil
 	}
-	if old, err = testObject(kind, t.OldObject); err != nil {
+	if old, err = testObject(kind, t.OldObject.Raw); err != nil {
 		return nil, nil, fmt.Errorf("read oldObject: %w", err)
 	}
 	return object, old, nil
 }
 
 // testObject completes what a test may leave out.
-func testObject(kind string, text json.RawMessage) (map[string]any, error) {
+func testObject(kind string, text []byte) (map[string]any, error) {
 	var object map[string]any
 	if err := utiljson.Unmarshal(text, &object); err != nil {
 		return nil, err
@@ -129,12 +134,12 @@ func testObject(kind string, text json.RawMessage) (map[string]any, error) {
 }
 
 // fixture takes the plan from a test. The known part is worked out all the same where the test says nothing of the plan.
-func (p *plan) fixture(text json.RawMessage, info kindInfo) error {
-	if text == nil {
+func (p *plan) fixture(fixture *runtime.RawExtension, info kindInfo) error {
+	if fixture == nil {
 		return p.live.fix(map[string]json.RawMessage{}, info.live, true)
 	}
 	var said map[string]json.RawMessage
-	if err := json.Unmarshal(text, &said); err != nil {
+	if err := json.Unmarshal(fixture.Raw, &said); err != nil {
 		return err
 	}
 	for name := range said {
@@ -147,7 +152,7 @@ func (p *plan) fixture(text json.RawMessage, info kindInfo) error {
 }
 
 // fix answers with what a test said. When it said nothing at all, a limit is none.
-func (p *planPart) fix(said map[string]json.RawMessage, of reflect.Type, unlimited bool) error {
+func (p *planSection) fix(said map[string]json.RawMessage, of reflect.Type, unlimited bool) error {
 	if of == nil {
 		return nil
 	}
@@ -196,14 +201,14 @@ func Specimens(kind string) (admitted, refused Specimen, err error) {
 		}
 	}
 	if admitted.Kind == "" || refused.Kind == "" {
-		return admitted, refused, fmt.Errorf("the catalogue of %s lacks a specimen: that is admitted, or that is refused", kind)
+		return admitted, refused, fmt.Errorf("the catalogue of %s needs two specimens, one that is admitted and one that is refused", kind)
 	}
 	return admitted, refused, nil
 }
 
 // Made is the object as if it were made now: the times in its spec are as far away as they were when the test's object was made.
 func (s Specimen) Made(now time.Time) (*unstructured.Unstructured, error) {
-	content, err := testObject(s.Kind, s.Object)
+	content, err := testObject(s.Kind, s.Object.Raw)
 	if err != nil {
 		return nil, fmt.Errorf("read a specimen of %s: %w", s.Kind, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -27,14 +28,14 @@ func TestWhatDriftedStaysEditable(t *testing.T) {
 			}
 			i := slices.IndexFunc(rule.Tests, func(test Test) bool { return test.Expect == ExpectDeny })
 			refused := rule.Tests[i]
-			want := func(name string, old, object json.RawMessage, want Outcome) {
+			want := func(name string, old *runtime.RawExtension, object runtime.RawExtension, want string) {
 				t.Helper()
 				refused.OldObject, refused.Object = old, object
 				if got := outcome(runCatalogueTest(t, kind, refused), rule.ID); got != want {
 					t.Errorf("%s, %s: %s, want %s", rule.ID, name, got, want)
 				}
 			}
-			expect := func(softens bool) Outcome {
+			expect := func(softens bool) string {
 				if softens {
 					return ExpectWarn
 				}
@@ -44,13 +45,13 @@ func TestWhatDriftedStaysEditable(t *testing.T) {
 			observes := changed(t, object, map[string]any{"mode": "Observe"})
 			want("observing", nil, observes, expect(rule.WhileObserving != ""))
 			if other := unrelated(t, g.Rules(kind), rule, object); other != nil {
-				want("an edit of something else", object, changed(t, object, other), expect(len(rule.RatchetOn) > 0))
+				want("an edit of something else", &object, changed(t, object, other), expect(len(rule.RatchetOn) > 0))
 				edits++
 			}
-			want("turned to observation", object, observes, ExpectWarn)
-			want("turned to enforcement", observes, object, ExpectDeny)
+			want("turned to observation", &object, observes, ExpectWarn)
+			want("turned to enforcement", &observes, object, ExpectDeny)
 			for _, path := range rule.RatchetOn {
-				want("a change of "+path, changed(t, object, map[string]any{strings.TrimPrefix(path, "spec."): others[path]}), object, ExpectDeny)
+				want("a change of "+path, new(changed(t, object, map[string]any{strings.TrimPrefix(path, "spec."): others[path]})), object, ExpectDeny)
 			}
 			if len(rule.RatchetOn) > 0 {
 				ratchets = append(ratchets, rule.ID)
@@ -67,11 +68,11 @@ func TestWhatDriftedStaysEditable(t *testing.T) {
 
 // unrelated is a field that the object doesn't have and the rule isn't about, with a value that another case of the kind has; nil when
 // there is none.
-func unrelated(t *testing.T, all []RuleInfo, rule RuleInfo, object json.RawMessage) map[string]any {
+func unrelated(t *testing.T, all []RuleInfo, rule RuleInfo, object runtime.RawExtension) map[string]any {
 	t.Helper()
-	specOf := func(text json.RawMessage) map[string]any {
+	specOf := func(object runtime.RawExtension) map[string]any {
 		var content map[string]map[string]any
-		if err := json.Unmarshal(text, &content); err != nil {
+		if err := json.Unmarshal(object.Raw, &content); err != nil {
 			t.Fatal(err)
 		}
 		return content["spec"]
@@ -121,14 +122,16 @@ var others = map[string]any{
 	"spec.targetRefs":                    []any{},
 	"spec.disabled":                      true,
 	"spec.outlierDetection":              map[string]any{},
+	"spec.output":                        "RegistrationOnly",
+	"spec.suspendWhen":                   "false",
 	"spec.namespaceSelector":             map[string]any{"matchLabels": map[string]any{"another": "label"}},
 }
 
 // changed has other fields in its spec.
-func changed(t *testing.T, object json.RawMessage, fields map[string]any) json.RawMessage {
+func changed(t *testing.T, object runtime.RawExtension, fields map[string]any) runtime.RawExtension {
 	t.Helper()
 	var content map[string]map[string]any
-	if err := json.Unmarshal(object, &content); err != nil {
+	if err := json.Unmarshal(object.Raw, &content); err != nil {
 		t.Fatal(err)
 	}
 	maps.Copy(content["spec"], fields)
@@ -136,5 +139,5 @@ func changed(t *testing.T, object json.RawMessage, fields map[string]any) json.R
 	if err != nil {
 		t.Fatal(err)
 	}
-	return text
+	return runtime.RawExtension{Raw: text}
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 
 	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
+	"github.com/resourcestack/autohealer/internal/domain/guardrail"
+	"github.com/resourcestack/autohealer/internal/kinds"
 )
 
 // As many as the schemas allow.
@@ -24,9 +26,9 @@ const either = "either"
 
 // conditionTables are the planner's own, so that rules and planner can't disagree. What Guardrails declare makes healthy
 // longer.
-func conditionTables(w tableInput) []table {
+func conditionTables(policy guardrail.Policy) []table {
 	healthy := map[string]string{}
-	for conditionType, statuses := range w.policy.ConditionTypes {
+	for conditionType, statuses := range policy.ConditionTypes {
 		healthy[conditionType] = either
 		if len(statuses) == 1 {
 			healthy[conditionType] = strings.ToLower(string(statuses[0]))
@@ -60,33 +62,26 @@ func conditionTables(w tableInput) []table {
 	}
 }
 
-// reservedNames are no names of Guardrails: their rules' ids would look like built-in ones.
-func reservedNames(w tableInput) []string {
-	names := []string{"guard"}
-	for kind := range w.namespaced {
-		names = append(names, strings.ToLower(kind))
+// kindsOf are the names of the kinds for which this holds, sorted.
+func kindsOf(holds func(*kinds.Kind) bool) []string {
+	all := slices.DeleteFunc(slices.Clone(kinds.All), func(k *kinds.Kind) bool { return !holds(k) })
+	return slices.Sorted(slices.Values(kinds.Names(all)))
+}
+
+func guardrailTables(guardrail.Policy) []table {
+	all := kindsOf(func(*kinds.Kind) bool { return true })
+	reserved := []string{"guard"} // rules' ids would look like built-in ones
+	for _, kind := range all {
+		reserved = append(reserved, strings.ToLower(kind))
 	}
-	slices.Sort(names)
-	return names
+	slices.Sort(reserved)
+	return []table{{name: "kinds", list: all}, {name: "reservedNames", list: reserved}, {name: "builtinTypes", list: ecosystem.TypeNames()}}
 }
 
-// kindsOf are the kinds that are judged and for which this holds, in their order.
-func kindsOf(w tableInput, of func(kind string) bool) []string {
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(w.namespaced)), func(kind string) bool { return !of(kind) })
-}
-
-func guardrailTables(w tableInput) []table {
-	builtin := table{name: "builtinTypes"}
-	for _, k := range ecosystem.Types() {
-		builtin.list = append(builtin.list, k.Type)
-	}
-	return []table{{name: "kinds", list: kindsOf(w, func(string) bool { return true })}, {name: "reservedNames", list: reservedNames(w)}, builtin}
-}
-
-func exceptionTables(w tableInput) []table {
+func exceptionTables(guardrail.Policy) []table {
 	return []table{
-		{name: "policies", list: kindsOf(w, acts)},
-		{name: "namespaced", list: kindsOf(w, func(kind string) bool { return w.namespaced[kind] })},
+		{name: "policies", list: kindsOf(func(k *kinds.Kind) bool { return !k.RulesOver })},
+		{name: "namespaced", list: kindsOf(func(k *kinds.Kind) bool { return k.Namespaced })},
 	}
 }
 
@@ -100,7 +95,7 @@ func orderTable(most int) table {
 	return t
 }
 
-func weederTables(tableInput) []table { return []table{orderTable(maxServices)} }
+func weederTables(guardrail.Policy) []table { return []table{orderTable(maxServices)} }
 
 // table is a variable whose value is known beforehand. Rules get the value as it is now; the generated policy carries the
 // built-in one as a literal.

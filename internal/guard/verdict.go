@@ -163,8 +163,7 @@ func (v Verdict) RuleIDs() []string {
 			ids = append(ids, skip.Rule)
 		}
 	}
-	slices.Sort(ids)
-	return slices.Compact(ids)
+	return slices.Compact(slices.Sorted(slices.Values(ids)))
 }
 
 // BrokenIDs are the rules that refuse the object because it breaks them, sorted.
@@ -175,8 +174,7 @@ func (v Verdict) BrokenIDs() []string {
 			ids = append(ids, violation.Rule)
 		}
 	}
-	slices.Sort(ids)
-	return slices.Compact(ids)
+	return slices.Compact(slices.Sorted(slices.Values(ids)))
 }
 
 // message is what the rule says of the object. Like the API server's, it falls back to fixed text when the expression
@@ -185,7 +183,7 @@ func (e *evaluation) message(r *compiledRule) string {
 	if r.message == nil {
 		return r.FixedMessage()
 	}
-	value, err := e.run(*r.message, e)
+	value, err := e.run(*r.message)
 	switch err = e.inability(err); {
 	case errors.Is(err, errBudget):
 		return r.FixedMessage() + " (details are missing: " + err.Error() + ")"

@@ -1,11 +1,13 @@
 package guard
 
 import (
-	"encoding/json"
 	"errors"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 )
 
 // TestWhatDoesNotFitIsSaidInWords: an object that a schema let through and its Go type can't hold.
@@ -34,7 +36,7 @@ func TestATestsPlanThatDoesNotFitIsSaidInWords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	test := Test{Object: json.RawMessage(`{"spec": {"type": "A", "effect": "NoSchedule", "taintKey": "a", "conditions": {"A": {"status": true}}}}`), Plan: json.RawMessage(`{"matching": "all"}`)}
+	test := Test{GuardrailRuleTest: v1alpha1.GuardrailRuleTest{Object: runtime.RawExtension{Raw: []byte(`{"spec": {"type": "A", "effect": "NoSchedule", "taintKey": "a", "conditions": {"A": {"status": true}}}}`)}, Plan: &runtime.RawExtension{Raw: []byte(`{"matching": "all"}`)}}}
 	if _, err := g.RunTest(t.Context(), "ConditionSet", test); err == nil || err.Error() != "read plan: matching has a string where an integer belongs" {
 		t.Error(err)
 	}

@@ -47,8 +47,8 @@ func (a Acceptance) Accepted() metav1.Condition {
 	return c
 }
 
-// Stuck is what a human must change.
-type Stuck struct{ Reason, Message string }
+// Cause is the reason of a condition and its message.
+type Cause struct{ Reason, Message string }
 
 // Pause is what pauses all new acts; the zero value is nothing.
 type Pause struct {
@@ -68,20 +68,20 @@ type Conditions struct {
 	// Synced: caches are full, so that counts mean something.
 	Synced      bool
 	WriteErrors *WriteErrors
-	// Stuck says what a human must change before anything can be done; no Reason when nothing is.
-	Stuck Stuck
+	// Stalled is what a human must change before anything can be done; no Reason when nothing is.
+	Stalled Cause
 	// Deleting: the policy goes once all that it did is undone. Undoing says what that waits for; "" when nobody knows.
 	Deleting bool
 	Undoing  string
 	Paused   Pause
-	// Observes: mode is Observe. Says reports in numbers what the policy does, or would do.
+	// Observes: mode is Observe. Summary has in numbers what the policy does, or would do.
 	Observes bool
-	Says     string
+	Summary  string
 }
 
-// Put writes Accepted, Ready, Reconciling and Stalled. It is pure: the same state gives the same conditions, so that
+// Apply writes Accepted, Ready, Reconciling and Stalled. It is pure: the same state gives the same conditions, so that
 // nothing is written when nothing changed.
-func (s Conditions) Put(conditions *[]metav1.Condition, generation int64) {
+func (s Conditions) Apply(conditions *[]metav1.Condition, generation int64) {
 	Set(conditions, generation, s.Accepted())
 	Set(conditions, generation, s.ready())
 	SetWhileTrue(conditions, generation, s.reconciling())
@@ -89,7 +89,7 @@ func (s Conditions) Put(conditions *[]metav1.Condition, generation int64) {
 }
 
 func (s Conditions) ready() metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonOperative, Message: s.Says}
+	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonOperative, Message: s.Summary}
 	switch {
 	case s.Deleting:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonUndoing, s.undoing()
@@ -97,8 +97,8 @@ func (s Conditions) ready() metav1.Condition {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, s.Accepted().Reason, "Autohealer does nothing new for the policy while the rules refuse it; see Accepted."
 	case s.WriteErrors.Forbidden():
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonForbidden, "Autohealer's account may not change "+s.Changes+"; see Stalled."
-	case s.Stuck.Reason != "":
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, s.Stuck.Reason, "Autohealer can't act for the policy; see Stalled."
+	case s.Stalled.Reason != "":
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, s.Stalled.Reason, "Autohealer can't act for the policy; see Stalled."
 	case !s.Synced:
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonStarting, s.starting()
 	case s.Paused.Unknown:
@@ -106,7 +106,7 @@ func (s Conditions) ready() metav1.Condition {
 	case s.WriteErrors.Retrying():
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonRetrying, "A write failed and is tried again: "+s.WriteErrors.Err.Error()
 	case s.Paused.Frozen:
-		c.Reason, c.Message = v1alpha1.ReasonFrozen, s.Paused.By+". "+s.Says
+		c.Reason, c.Message = v1alpha1.ReasonFrozen, s.Paused.By+". "+s.Summary
 	case s.Observes:
 		c.Reason = v1alpha1.ReasonObserving
 	case s.Paused.By != "":
@@ -115,14 +115,14 @@ func (s Conditions) ready() metav1.Condition {
 	return c
 }
 
-func (s Conditions) paused() string { return s.Paused.By + "; undo goes on. " + s.Says }
+func (s Conditions) paused() string { return s.Paused.By + "; undo goes on. " + s.Summary }
 
 func (s Conditions) reconciling() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionReconciling}
 	switch {
 	case s.Deleting:
 		c.Reason, c.Message = v1alpha1.ReasonUndoing, s.undoing()
-	case s.Rejected() || s.WriteErrors.Forbidden() || s.Stuck.Reason != "":
+	case s.Rejected() || s.WriteErrors.Forbidden() || s.Stalled.Reason != "":
 	case !s.Synced:
 		c.Reason, c.Message = v1alpha1.ReasonStarting, s.starting()
 	case s.Paused.Unknown:
@@ -157,7 +157,7 @@ func (s Conditions) stalled() metav1.Condition {
 	case s.WriteErrors.Forbidden():
 		c.Reason, c.Message = v1alpha1.ReasonForbidden, s.WriteErrors.Err.Error()
 	default:
-		c.Reason, c.Message = s.Stuck.Reason, s.Stuck.Message
+		c.Reason, c.Message = s.Stalled.Reason, s.Stalled.Message
 	}
 	return c
 }
@@ -198,7 +198,7 @@ func EmitTransitions(recorder events.EventRecorder, policy runtime.Object, befor
 			recorder.Eventf(policy, nil, corev1.EventTypeNormal, end.reason, c.Type, "%s", end.note)
 		}
 	}
-	if paused(before) && !paused(after) && !deleting(after) {
+	if is := readyReason(after); pausesActs(readyReason(before)) && !pausesActs(is) && is != v1alpha1.ReasonUndoing {
 		recorder.Eventf(policy, nil, corev1.EventTypeNormal, v1alpha1.ReasonResumed, v1alpha1.ConditionReady, "The policy is no longer paused.")
 	}
 }
@@ -241,15 +241,12 @@ func unchecked(c *metav1.Condition) bool {
 	return c == nil || c.Reason == v1alpha1.ReasonStarting || c.Reason == v1alpha1.ReasonFrozen
 }
 
-// deleting says whether a policy is being deleted, which Ready reports in place of a pause.
-func deleting(conditions []metav1.Condition) bool {
-	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
-	return ready != nil && ready.Reason == v1alpha1.ReasonUndoing
-}
-
-func paused(conditions []metav1.Condition) bool {
-	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
-	return ready != nil && pausesActs(ready.Reason)
+// readyReason is the reason of Ready, "" before there is one. A deletion is reported in place of a pause.
+func readyReason(conditions []metav1.Condition) string {
+	if ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); ready != nil {
+		return ready.Reason
+	}
+	return ""
 }
 
 // pausesActs says whether a reason of Ready is that Guardrails stop new acts.

@@ -11,7 +11,7 @@ import (
 
 func TestEachStateHasItsConditions(t *testing.T) {
 	admitted := Acceptance{Allowed: true, RuleSet: "abc"}
-	operative := Conditions{Acceptance: admitted, Changes: "nodes", Synced: true, Says: "3 match."}
+	operative := Conditions{Acceptance: admitted, Changes: "nodes", Synced: true, Summary: "3 match."}
 	with := func(change func(*Conditions)) Conditions {
 		s := operative
 		change(&s)
@@ -102,7 +102,7 @@ func TestEachStateHasItsConditions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			// What an earlier state left, and what the kind adds itself.
 			conditions := []metav1.Condition{{Type: "Stalled", Status: "True"}, {Type: "Reconciling", Status: "True"}, {Type: "LimitReached", Status: "True"}}
-			c.state.Put(&conditions, 7)
+			c.state.Apply(&conditions, 7)
 			got := map[string]bool{}
 			for _, cond := range conditions {
 				if cond.Type == "LimitReached" {

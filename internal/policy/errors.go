@@ -80,21 +80,19 @@ func (t *ErrorTracker) Clear(target string) { t.RecordAttempts(target, Attempts{
 func (t *ErrorTracker) RecordAttempts(target string, attempts Attempts) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	failing := map[types.UID]bool{}
 	for policy, err := range attempts.Failed {
-		failing[policy.UID] = true
 		t.addFailure(target, err, policy)
 	}
-	succeeded := map[types.UID]bool{}
 	for _, policy := range attempts.Written {
-		succeeded[policy.UID] = true
 		if of := t.failing[policy.UID]; of != nil && !of.partial {
 			of.partial = true
 			t.notify(of)
 		}
 	}
-	for uid := range t.failing {
-		if !failing[uid] && (attempts.Complete || succeeded[uid]) {
+	for uid, of := range t.failing {
+		policy := Ref{UID: uid, NamespacedName: of.policy}
+		_, failed := attempts.Failed[policy]
+		if !failed && (attempts.Complete || slices.Contains(attempts.Written, policy)) {
 			t.clearFailure(target, uid)
 		}
 	}
@@ -163,35 +161,36 @@ const (
 // StatusThrottle spaces out the status reconciliations of a kind. A policy that must wait has a slot: some that change without end, or can't
 // be written and come back at once, don't keep another one from its slot. It is safe for concurrent use.
 type StatusThrottle struct {
-	mu      sync.Mutex
-	limiter *rate.Limiter
-	last    map[types.NamespacedName]time.Time // needs mu, as turns
-	slots   map[types.NamespacedName]time.Time // when a policy that waits may be reconciled
+	mu       sync.Mutex
+	limiter  *rate.Limiter                        // needs mu
+	policies map[types.NamespacedName]statusTimes // needs mu
 }
+
+// statusTimes are when a policy's status was last reconciled, and when it may be again; the latter is zero unless the policy waits for a slot.
+type statusTimes struct{ last, slot time.Time }
 
 // Wait is how long a policy must wait for its slot; 0 takes the slot. What is urgent, because acting waits for it, never
 // waits.
 func (p *StatusThrottle) Wait(policy types.NamespacedName, now time.Time, urgent bool) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.last == nil {
-		p.limiter, p.last, p.slots = rate.NewLimiter(statusesPerSecond, statusesBurst), map[types.NamespacedName]time.Time{}, map[types.NamespacedName]time.Time{}
+	if p.limiter == nil {
+		p.limiter, p.policies = rate.NewLimiter(statusesPerSecond, statusesBurst), map[types.NamespacedName]statusTimes{}
 	}
 	if !urgent {
-		if wait := p.last[policy].Add(Delay).Sub(now); wait > 0 {
+		times := p.policies[policy]
+		if wait := times.last.Add(Delay).Sub(now); wait > 0 {
 			return wait
 		}
-		slot, hasSlot := p.slots[policy]
-		if !hasSlot {
-			slot = now.Add(p.limiter.ReserveN(now, 1).DelayFrom(now))
+		if times.slot.IsZero() {
+			times.slot = now.Add(p.limiter.ReserveN(now, 1).DelayFrom(now))
 		}
-		if wait := slot.Sub(now); wait > 0 {
-			p.slots[policy] = slot
+		if wait := times.slot.Sub(now); wait > 0 {
+			p.policies[policy] = times
 			return wait
 		}
 	}
-	p.last[policy] = now
-	delete(p.slots, policy)
+	p.policies[policy] = statusTimes{last: now}
 	return 0
 }
 
@@ -199,6 +198,5 @@ func (p *StatusThrottle) Wait(policy types.NamespacedName, now time.Time, urgent
 func (p *StatusThrottle) Forget(policy types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.last, policy)
-	delete(p.slots, policy)
+	delete(p.policies, policy)
 }

@@ -29,12 +29,12 @@ type Object = kinds.Object
 type Steps[T Object] struct {
 	// New gives an empty object.
 	New func() T
-	// Describe describes a policy; left is what must still be undone of one that is being deleted. What it gives besides an error is
+	// Describe describes a policy; remaining is what must still be undone of one that is being deleted. What it gives besides an error is
 	// used, too.
-	Describe func(ctx context.Context, policy T, left Left) (Description[T], error)
-	// Left counts what must be undone before a policy that is being deleted may go. Nil for a kind whose policies leave nothing: they
+	Describe func(ctx context.Context, policy T, remaining Remaining) (Description[T], error)
+	// Remaining counts what must be undone before a policy that is being deleted may go. Nil for a kind whose policies leave nothing: they
 	// have no finalizer, and are described as others while somebody else's keeps them.
-	Left func(ctx context.Context, policy T) (Left, error)
+	Remaining func(ctx context.Context, policy T) (Remaining, error)
 	// KeepsFinalizer says whether the policy needs the finalizer by now, which is given before anything is done that must be undone. Nil:
 	// each policy needs it.
 	KeepsFinalizer func(ctx context.Context, policy T) bool
@@ -42,8 +42,8 @@ type Steps[T Object] struct {
 	Gone func(types.NamespacedName)
 }
 
-// Left is what a policy did that is not undone yet.
-type Left struct {
+// Remaining is what a policy did that is not undone yet.
+type Remaining struct {
 	// Unknown: it can't be determined, so the policy stays.
 	Unknown bool
 	Targets int
@@ -57,8 +57,8 @@ type Description[T Object] struct {
 	After T
 	// Skip: nothing can be reported yet, or it needn't be now. It is described again soon.
 	Skip bool
-	// Again is when to describe it again though nothing changed; 0 for never.
-	Again time.Duration
+	// RequeueAfter is when to describe it again though nothing changed; 0 for never.
+	RequeueAfter time.Duration
 	// Stored is called once the status is stored, whether that took a write or not. Optional.
 	Stored func(written bool)
 }
@@ -95,10 +95,10 @@ func (k *Keeper[T]) reconcile(ctx context.Context, name types.NamespacedName) (r
 	if leads := k.Leads == nil || k.Leads(); !leads { // asked after the policy was known: what is written then replaces no other leader's status
 		return reconcile.Result{RequeueAfter: Delay}, nil
 	}
-	if k.Left != nil && policy.GetDeletionTimestamp() != nil {
+	if k.Remaining != nil && policy.GetDeletionTimestamp() != nil {
 		return k.release(ctx, policy)
 	}
-	if k.Left != nil && (k.KeepsFinalizer == nil || k.KeepsFinalizer(ctx, policy)) {
+	if k.Remaining != nil && (k.KeepsFinalizer == nil || k.KeepsFinalizer(ctx, policy)) {
 		if err := kube.SetFinalizer(ctx, k.Client, policy, v1alpha1.FinalizerUndo, true); err != nil {
 			return reconcile.Result{}, err
 		}
@@ -106,7 +106,7 @@ func (k *Keeper[T]) reconcile(ctx context.Context, name types.NamespacedName) (r
 	if wait := k.throttle.Wait(name, k.Clock.Now(), k.urgent(policy)); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	return k.writeStatus(ctx, policy, Left{})
+	return k.writeStatus(ctx, policy, Remaining{})
 }
 
 func (k *Keeper[T]) urgent(policy T) bool {
@@ -116,24 +116,24 @@ func (k *Keeper[T]) urgent(policy T) bool {
 	return policy.GetObservedGeneration() != policy.GetGeneration()
 }
 
-// release lets a policy go once all that it did is undone, and reports until then what is left.
+// release lets a policy go once all that it did is undone, and reports until then what is remaining.
 func (k *Keeper[T]) release(ctx context.Context, policy T) (reconcile.Result, error) {
-	left, leftErr := k.Left(ctx, policy)
-	if leftErr == nil && !left.Unknown && left.Targets == 0 {
+	remaining, remainingErr := k.Remaining(ctx, policy)
+	if remainingErr == nil && !remaining.Unknown && remaining.Targets == 0 {
 		return reconcile.Result{}, client.IgnoreNotFound(kube.SetFinalizer(ctx, k.Client, policy, v1alpha1.FinalizerUndo, false))
 	}
 	if k.throttle.Wait(client.ObjectKeyFromObject(policy), k.Clock.Now(), false) > 0 {
-		return reconcile.Result{RequeueAfter: Delay}, leftErr
+		return reconcile.Result{RequeueAfter: Delay}, remainingErr
 	}
-	_, err := k.writeStatus(ctx, policy, left)
-	return reconcile.Result{RequeueAfter: Delay}, errors.Join(leftErr, err)
+	_, err := k.writeStatus(ctx, policy, remaining)
+	return reconcile.Result{RequeueAfter: Delay}, errors.Join(remainingErr, err)
 }
 
 // writeStatus writes the status that a policy should have, and reports transitions of its conditions.
-func (k *Keeper[T]) writeStatus(ctx context.Context, policy T, left Left) (reconcile.Result, error) {
-	description, describeErr := k.Describe(ctx, policy, left)
+func (k *Keeper[T]) writeStatus(ctx context.Context, policy T, remaining Remaining) (reconcile.Result, error) {
+	description, describeErr := k.Describe(ctx, policy, remaining)
 	if description.Skip {
-		return reconcile.Result{RequeueAfter: max(description.Again, Delay)}, describeErr
+		return reconcile.Result{RequeueAfter: max(description.RequeueAfter, Delay)}, describeErr
 	}
 	before := policy.GetConditions()
 	written, err := kube.WriteStatus(ctx, k.Client, policy, description.After)
@@ -146,7 +146,7 @@ func (k *Keeper[T]) writeStatus(ctx context.Context, policy T, left Left) (recon
 	if description.Stored != nil {
 		description.Stored(written)
 	}
-	return reconcile.Result{RequeueAfter: description.Again}, describeErr
+	return reconcile.Result{RequeueAfter: description.RequeueAfter}, describeErr
 }
 
 // accepted says whether a policy's status says that the rules admit it.

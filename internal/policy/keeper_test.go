@@ -27,7 +27,7 @@ type kept struct {
 	clock  *testingclock.FakeClock
 	leads  bool
 	skip   bool
-	left   Left
+	left   Remaining
 	doubt  error
 	gone   []string
 	stored []bool
@@ -55,12 +55,12 @@ func keeping(t *testing.T, undoes bool) *kept {
 		},
 	}
 	if undoes {
-		k.Left = func(context.Context, *v1alpha1.ConditionSet) (Left, error) { return k.left, k.doubt }
+		k.Remaining = func(context.Context, *v1alpha1.ConditionSet) (Remaining, error) { return k.left, k.doubt }
 	}
 	return k
 }
 
-func (k *kept) describe(_ context.Context, set *v1alpha1.ConditionSet, left Left) (is Description[*v1alpha1.ConditionSet], err error) {
+func (k *kept) describe(_ context.Context, set *v1alpha1.ConditionSet, left Remaining) (is Description[*v1alpha1.ConditionSet], err error) {
 	if k.skip {
 		is.Skip = true
 		return is, k.doubt
@@ -68,7 +68,7 @@ func (k *kept) describe(_ context.Context, set *v1alpha1.ConditionSet, left Left
 	is.After = set.DeepCopy()
 	is.After.Status.ObservedGeneration = set.Generation
 	meta.SetStatusCondition(&is.After.Status.Conditions, metav1.Condition{Type: "Accepted", Status: "True", Reason: "Admitted", Message: fmt.Sprintf("%d left.", left.Targets)})
-	is.Again, is.Stored = time.Minute, func(written bool) { k.stored = append(k.stored, written) }
+	is.RequeueAfter, is.Stored = time.Minute, func(written bool) { k.stored = append(k.stored, written) }
 	return is, k.doubt
 }
 
@@ -138,14 +138,14 @@ func TestWhatIsKeptOfAPolicy(t *testing.T) {
 func TestAPolicyThatIsDeletedStaysUntilWhatItDidIsUndone(t *testing.T) {
 	unread := errors.New("unread")
 	for name, c := range map[string]struct {
-		left  Left
+		left  Remaining
 		doubt error
 		leads bool
 		is    string
 	}{
 		"nothing is left":               {leads: true},
-		"something is left":             {left: Left{Targets: 3, Sample: []string{"n"}}, leads: true, is: "stored, with a finalizer, 3 left."},
-		"nobody can tell":               {left: Left{Unknown: true}, leads: true, is: "stored, with a finalizer, 0 left."},
+		"something is left":             {left: Remaining{Targets: 3, Sample: []string{"n"}}, leads: true, is: "stored, with a finalizer, 3 left."},
+		"nobody can tell":               {left: Remaining{Unknown: true}, leads: true, is: "stored, with a finalizer, 0 left."},
 		"what is left can't be read":    {doubt: unread, leads: true, is: "stored, with a finalizer, 0 left."},
 		"another may lead, who may act": {is: "stored, with a finalizer, 0 left."},
 	} {

@@ -81,8 +81,8 @@ func (p *Policy[T, R]) State(observes bool) lifecycle.State {
 	}.State()
 }
 
-// SameJudgement says whether nothing changed but the object.
-func (p *Policy[T, R]) SameJudgement(before Policy[T, R]) bool {
+// SameVerdict says whether nothing changed but the object.
+func (p *Policy[T, R]) SameVerdict(before Policy[T, R]) bool {
 	return p.UID == before.UID && p.Generation == before.Generation && p.JudgedAt.Equal(before.JudgedAt) && p.Invalidations == before.Invalidations &&
 		p.Outdated == before.Outdated && p.Pause == before.Pause && p.PauseKnown == before.PauseKnown
 }
@@ -201,7 +201,7 @@ func (p *Policies[T, R]) update(ctx context.Context, key types.NamespacedName) {
 	now, ok := p.Get(key)
 	after := time.Duration(0)
 	if ok {
-		if now.SameJudgement(p.updated[key]) { // as when a status was written, mostly by us
+		if now.SameVerdict(p.updated[key]) { // as when a status was written, mostly by us
 			after = Delay
 		}
 		p.hooks.Changed(ctx, p.updated[key], now)
@@ -225,52 +225,6 @@ func (p *Policies[T, R]) observe(object T) (holds bool) {
 	was.Object, was.Read, was.Outdated = object, p.hooks.Read(object, was.Read), was.Outdated || !holds
 	p.judged[key] = was
 	return holds
-}
-
-// judge asks the rules about a policy as it is now; ok is false when it is gone.
-func (p *Policies[T, R]) judge(ctx context.Context, key types.NamespacedName) (ok bool) {
-	p.mu.Lock()
-	object, ok := p.latest[key]
-	was, changes := p.judged[key], p.changes
-	p.mu.Unlock()
-	if !ok {
-		return false
-	}
-	judged := Policy[T, R]{
-		UID: object.GetUID(), Generation: object.GetGeneration(),
-		labels: object.GetLabels(), annotations: object.GetAnnotations(),
-		JudgedAt: p.hooks.Clock.Now(), Invalidations: was.Invalidations,
-	}
-	if was.Outdated {
-		judged.Invalidations++
-	}
-	evaluations.WithLabelValues(p.hooks.Kind).Inc()
-	judged.Admitted, judged.Verdict = guard.Admit(ctx, p.hooks.Guard, object)
-	return p.storeVerdict(key, judged, changes)
-}
-
-// storeVerdict takes in what was judged. What changed meanwhile, the policy or the rules, it may not have been of.
-func (p *Policies[T, R]) storeVerdict(key types.NamespacedName, judged Policy[T, R], changes int) (ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	latest, ok := p.latest[key]
-	if !ok || latest.GetUID() != judged.UID {
-		return false
-	}
-	if p.changes != changes || !judged.JudgedAs(latest) {
-		judged.Outdated = true
-		p.toJudge.Add(key)
-		if was, ok := p.judged[key]; ok && was.JudgedAs(latest) {
-			return true // by another one, of a newer state
-		}
-	}
-	judged.Object, judged.Read = latest, p.hooks.Read(latest, p.judged[key].Read)
-	p.judged[key] = judged
-	p.hooks.Rejections.Set(p.name(key), judged.Verdict.RuleIDs())
-	if at := judged.Verdict.RecheckAt; !at.IsZero() {
-		p.toJudge.AddAfter(key, at.Sub(p.hooks.Clock.Now())+kube.PastDeadline)
-	}
-	return true
 }
 
 // name is the policy's as Rejections has it: Kind/name or Kind/namespace/name.

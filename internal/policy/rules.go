@@ -11,7 +11,54 @@ import (
 
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/guard"
+	"github.com/resourcestack/autohealer/internal/kube"
 )
+
+// judge asks the rules about a policy as it is now; ok is false when it is gone.
+func (p *Policies[T, R]) judge(ctx context.Context, key types.NamespacedName) (ok bool) {
+	p.mu.Lock()
+	object, ok := p.latest[key]
+	was, changes := p.judged[key], p.changes
+	p.mu.Unlock()
+	if !ok {
+		return false
+	}
+	judged := Policy[T, R]{
+		UID: object.GetUID(), Generation: object.GetGeneration(),
+		labels: object.GetLabels(), annotations: object.GetAnnotations(),
+		JudgedAt: p.hooks.Clock.Now(), Invalidations: was.Invalidations,
+	}
+	if was.Outdated {
+		judged.Invalidations++
+	}
+	evaluations.WithLabelValues(p.hooks.Kind).Inc()
+	judged.Admitted, judged.Verdict = guard.Admit(ctx, p.hooks.Guard, object)
+	return p.storeVerdict(key, judged, changes)
+}
+
+// storeVerdict takes in what was judged. What changed meanwhile, the policy or the rules, it may not have been of.
+func (p *Policies[T, R]) storeVerdict(key types.NamespacedName, judged Policy[T, R], changes int) (ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	latest, ok := p.latest[key]
+	if !ok || latest.GetUID() != judged.UID {
+		return false
+	}
+	if p.changes != changes || !judged.JudgedAs(latest) {
+		judged.Outdated = true
+		p.toJudge.Add(key)
+		if was, ok := p.judged[key]; ok && was.JudgedAs(latest) {
+			return true // by another one, of a newer state
+		}
+	}
+	judged.Object, judged.Read = latest, p.hooks.Read(latest, p.judged[key].Read)
+	p.judged[key] = judged
+	p.hooks.Rejections.Set(p.name(key), judged.Verdict.RuleIDs())
+	if at := judged.Verdict.RecheckAt; !at.IsZero() {
+		p.toJudge.AddAfter(key, at.Sub(p.hooks.Clock.Now())+kube.PastDeadline)
+	}
+	return true
+}
 
 // RulesChanged has the policies judged again that a change concerns, and no others.
 func (p *Policies[T, R]) RulesChanged(c guard.Change) {

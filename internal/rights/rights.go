@@ -65,8 +65,8 @@ const (
 	tokensKept, unknownKept, readersKept, othersKept = time.Minute, 10 * time.Second, 5 * time.Minute, 30 * time.Second
 	// longestToken is several times what an API server makes, and askingAtOnce how many tokens it is asked about at a time.
 	longestToken, askingAtOnce = 16 << 10, 4
-	// sayEvery is how often at most it is logged that an API server can't be asked: whoever wants metrics decides how often it is.
-	sayEvery = 10 * time.Second
+	// logInterval is how often at most it is logged that an API server can't be asked: whoever wants metrics decides how often it is.
+	logInterval = 10 * time.Second
 )
 
 // OfMetrics lets those read metrics whom the API server knows and who may: others get 401, 403, and 503 while it can't be asked. It
@@ -89,7 +89,7 @@ func OfMetrics(config *rest.Config, client *http.Client) (metricsserver.Filter, 
 		return nil, fmt.Errorf("make the authorizer of metrics: %w", err)
 	}
 	known := cache.New(tokens{reviews.TokenReviews(), semaphore.NewWeighted(askingAtOnce)}, false, tokensKept, unknownKept)
-	return (&readers{known: known, may: may, say: rate.Sometimes{Interval: sayEvery}}).filter, nil
+	return (&readers{known: known, may: may, logged: rate.Sometimes{Interval: logInterval}}).filter, nil
 }
 
 // tokens asks an API server whose a token is.
@@ -121,16 +121,16 @@ func (t tokens) AuthenticateToken(ctx context.Context, token string) (*authentic
 
 // readers are those who may read metrics.
 type readers struct {
-	known authenticator.Token
-	may   authorizer.Authorizer
-	say   rate.Sometimes
+	known  authenticator.Token
+	may    authorizer.Authorizer
+	logged rate.Sometimes
 }
 
 func (a *readers) filter(log logr.Logger, handler http.Handler) (http.Handler, error) {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch code, why, err := a.judge(r); {
 		case err != nil:
-			a.say.Do(func() { log.Error(err, "Can't tell who may read metrics") })
+			a.logged.Do(func() { log.Error(err, "Can't ask the API server who may read metrics") })
 			http.Error(w, "The API server can't be asked who may read metrics", http.StatusServiceUnavailable)
 		case code != http.StatusOK:
 			http.Error(w, why, code)
@@ -178,7 +178,7 @@ func (u undecided) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("read a SubjectAccessReview: %w", err)
 	}
 	if s := review.Status; !s.Allowed && !s.Denied && s.EvaluationError != "" {
-		return nil, fmt.Errorf("the API server can't tell: %s", strings.TrimSpace(s.EvaluationError))
+		return nil, fmt.Errorf("the API server doesn't know: %s", strings.TrimSpace(s.EvaluationError))
 	}
 	response.Body = io.NopCloser(bytes.NewReader(body))
 	return response, nil

@@ -89,7 +89,7 @@ func TestAnAuthorizerThatFailsHasNotSaidNo(t *testing.T) {
 	asking, err := NewAuthorizer(config)
 	g.Expect(err).NotTo(HaveOccurred())
 	decision, _, err := asking.Authorize(t.Context(), deletion)
-	g.Expect(err).To(MatchError(And(ContainSubstring("the API server can't tell: "), ContainSubstring("connection refused"))))
+	g.Expect(err).To(MatchError(And(ContainSubstring("the API server doesn't know: "), ContainSubstring("connection refused"))))
 	g.Expect(decision).NotTo(Equal(authorizer.DecisionAllow))
 	admin := deletion
 	admin.User = &user.DefaultInfo{Name: "root", Groups: []string{user.SystemPrivilegedGroup}}

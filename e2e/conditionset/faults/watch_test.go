@@ -38,7 +38,7 @@ var _ = Describe("A watch that died without a word", func() {
 		key := w.Key("silent-nodes")
 		nodes := w.AddNodes(ctx, 2, cluster.NodeOptions{Prefix: "silent-nodes"})
 		set := fixture.NewSet("silent-nodes", key, repel, "SilentBroken")
-		set.Spec.For = v1alpha1.Duration((timings.OfSuites().QuietWatch() + 5*time.Second).Round(time.Second).String()) // longer than a silent watch is believed
+		set.Spec.For = v1alpha1.Duration((timings.OfSuites().MaxWatchSilence() + 5*time.Second).Round(time.Second).String()) // longer than a silent watch is believed
 		w.Create(ctx, set)
 		for _, node := range nodes {
 			w.Report(ctx, node, "SilentBroken", corev1.ConditionTrue)

@@ -69,7 +69,7 @@ func (r Reader) lease(ctx context.Context, o *Overview) error {
 	}
 	doubt := lease.Of(held.Spec, r.Clock.Now())
 	o.Manager.Leader, o.Manager.Renewed = ptr.Deref(held.Spec.HolderIdentity, ""), &metav1.Time{Time: held.Spec.RenewTime.Time}
-	o.Manager.Leads, o.Manager.Doubt = doubt == lease.None, doubt.Words(held.Spec)
+	o.Manager.Leads, o.Manager.Doubt = doubt == lease.None, doubt.Message(held.Spec)
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"text/template"
 	"unicode"
 
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/check"
 	"github.com/resourcestack/autohealer/internal/cli/display"
 	"github.com/resourcestack/autohealer/internal/domain/docs"
@@ -183,7 +184,7 @@ func SARIF(w io.Writer, result Result) error {
 	}
 	out := bufio.NewWriter(w)
 	err := sarifLog.Execute(out, map[string]any{
-		"Home": docs.Home, "Version": result.Version, "Rules": rules, "Indices": indices, "Skipped": skippedByRule(result), "Results": iter.Seq2[int, sarifResult](results),
+		"Home": docs.Project, "Version": result.Version, "Rules": rules, "Indices": indices, "Skipped": skippedByRule(result), "Results": iter.Seq2[int, sarifResult](results),
 	})
 	return cmp.Or(err, out.Flush())
 }
@@ -228,7 +229,7 @@ func rulesOf(result Result) []guard.Rule {
 	}
 	for _, r := range result.Reports { // rules of the engine itself
 		for _, f := range findings(r) {
-			add(guard.Rule{ID: f.Rule, Severity: guard.Deny, Rationale: "The rules could not be asked."})
+			add(textRule(f.Rule, guard.Deny, "The rules could not be asked."))
 		}
 	}
 	return rules
@@ -236,12 +237,16 @@ func rulesOf(result Result) []guard.Rule {
 
 // textRules are those of text and schema.
 var textRules = []guard.Rule{
-	{ID: check.RuleUndecodable, Severity: guard.Deny, Rationale: "Text that is neither YAML nor JSON, or no Kubernetes object, never gets as far as the API server."},
-	{ID: check.RuleDuplicateObject, Severity: guard.Warn, Rationale: "Of two objects of one name the one that is applied last replaces the other."},
-	{ID: check.RuleDuplicateKey, Severity: guard.Deny, Rationale: "Of a key that is in a map twice only one value is kept, and which one isn't reported."},
-	{ID: check.RuleKind, Severity: guard.Deny, Rationale: "The API server serves no such kind in this version."},
-	{ID: check.RuleUnknownField, Severity: guard.Deny, Rationale: "A field that the schema doesn't know does nothing: most are misspelt."},
-	{ID: check.RuleValue, Severity: guard.Deny, Rationale: "The schema of the CustomResourceDefinition refuses the value."},
+	textRule(check.RuleUndecodable, guard.Deny, "Text that is neither YAML nor JSON, or no Kubernetes object, never gets as far as the API server."),
+	textRule(check.RuleDuplicateObject, guard.Warn, "Of two objects of one name the one that is applied last replaces the other."),
+	textRule(check.RuleDuplicateKey, guard.Deny, "Of a key that is in a map twice only one value is kept, and which one isn't reported."),
+	textRule(check.RuleKind, guard.Deny, "The API server serves no such kind in this version."),
+	textRule(check.RuleUnknownField, guard.Deny, "A field that the schema doesn't know does nothing: most are misspelt."),
+	textRule(check.RuleValue, guard.Deny, "The schema of the CustomResourceDefinition refuses the value."),
+}
+
+func textRule(id string, severity guard.Severity, rationale string) guard.Rule {
+	return guard.Rule{ID: id, GuardrailRule: v1alpha1.GuardrailRule{Severity: severity, Rationale: rationale}}
 }
 
 // helpURI is where a rule is explained on the web.

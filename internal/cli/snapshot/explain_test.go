@@ -201,11 +201,7 @@ func TestExplainAndActNeverDisagree(t *testing.T) {
 // underRails is the policy that the Guardrails make.
 func (a *acting) underRails(g *guard.Guard) condition.Policy {
 	g.SetGuardrails([]*v1alpha1.Guardrail{&a.rails[0]})
-	policy, err := snapshot.PolicyOf(g.Policy())
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return policy
+	return snapshot.PolicyOf(g.Policy())
 }
 
 // recovers turns all conditions of a node healthy two minutes ago.

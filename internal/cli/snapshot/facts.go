@@ -70,10 +70,7 @@ func NewWatchedFacts(ctx context.Context, s *Snapshot, g *guard.Guard, ownNamesp
 }
 
 func newFacts(ctx context.Context, s *Snapshot, g *guard.Guard, ownNamespace string, at timing.Moment, seen func(*corev1.Node) time.Time) (*Facts, error) {
-	policy, err := policyOf(g.Policy())
-	if err != nil {
-		return nil, err
-	}
+	policy := policyOf(g.Policy())
 	f := &Facts{snapshot: s, fleet: condition.NewFleet(policy.Limits), at: at, known: dependents.NewKnown(), fields: storedFields(s), ownNamespace: ownNamespace}
 	f.weeder = newWeeder(s, policy.Limits, ownNamespace, frozen)
 	f.fleet.SetPolicy(policy, f.at)
@@ -160,16 +157,12 @@ func (f *Facts) Object(kind, namespace, name string) map[string]any {
 }
 
 // policyOf is what Guardrails say, as the planner of ConditionSets reads it.
-func policyOf(p guardrail.Policy) (condition.Policy, error) {
-	types, err := p.Registry()
-	if err != nil {
-		return condition.Policy{}, fmt.Errorf("read condition types of Guardrails: %w", err)
-	}
-	policy := condition.Policy{Limits: p.Limits, Precedence: condition.Precedence(p.Precedence), Types: types}
+func policyOf(p guardrail.Policy) condition.Policy {
+	policy := condition.Policy{Limits: p.Limits, Precedence: condition.Precedence(p.Precedence), DeclaredTypes: p.DeclaredTypes()}
 	if p.Paused() {
 		policy.Paused, policy.Frozen = "paused by Guardrail "+strings.Join(p.PausedBy, ", "), p.Frozen()
 	}
-	return policy, nil
+	return policy
 }
 
 // Planners of all kinds. Those of which the snapshot doesn't know enough say so.

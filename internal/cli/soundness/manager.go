@@ -94,7 +94,7 @@ func (c *Checker) leaderless(ctx context.Context) (*Finding, error) {
 // doubt says why a Lease doesn't show that a manager leads.
 func (c *Checker) doubt(s coordinationv1.LeaseSpec) *Finding {
 	doubt := lease.Of(s, c.Clock.Now())
-	why := fmt.Sprintf("the Lease %s in namespace %s %s", c.Manager, c.Namespace, doubt.Words(s))
+	why := fmt.Sprintf("the Lease %s in namespace %s %s", c.Manager, c.Namespace, doubt.Message(s))
 	again := fmt.Sprintf("and a manager that runs takes a new one: kubectl -n %s delete lease %s", c.Namespace, c.Manager)
 	switch doubt {
 	case lease.None:

@@ -5,7 +5,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/timing"
@@ -27,7 +26,7 @@ func (f *Fleet) ObserveSet(set *Set, state lifecycle.State, stored *limit.Openin
 	if was != nil && was.Generation == set.Generation && was.state == state && was.resetID == resetID {
 		return nil
 	}
-	s := &setState{Set: set.withTypes(f.policy.Types), state: state, resetID: resetID}
+	s := &setState{Set: set, state: state, resetID: resetID}
 	s.breaker.Follow(stored)
 	touched := sets.New[string]()
 	if was != nil {
@@ -95,13 +94,12 @@ type Policy struct {
 	Paused string
 	// Frozen: nothing is undone, either. Paused says why.
 	Frozen bool
-	// Types are the node condition types whose meaning is known.
-	Types ecosystem.Registry
+	// DeclaredTypes are node condition types that are known beside the built-in ones, sorted.
+	DeclaredTypes []string
 }
 
 // SetPolicy replaces the policy in force and gives the nodes whose plans may differ under it. A limit that shrinks undoes
-// nothing; one that grows lets the longest-waiting nodes go on, and each of them the next. Sets may read Leases
-// from now on: ask UsesLease.
+// nothing; one that grows lets the longest-waiting nodes go on, and each of them the next.
 func (f *Fleet) SetPolicy(p Policy, at timing.Moment) (affected []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -111,9 +109,6 @@ func (f *Fleet) SetPolicy(p Policy, at timing.Moment) (affected []string) {
 	was := f.policy
 	f.policy = p
 	nodes := sets.New[string]()
-	if !p.Types.Equal(was.Types) {
-		f.applyTypes(nodes)
-	}
 	if p.Limits != was.Limits {
 		for _, s := range f.sets {
 			f.evaluateBreaker(s, at)
@@ -143,19 +138,6 @@ func (f *Fleet) Limits() limit.Limits {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	return f.policy.Limits
-}
-
-// applyTypes lets the sets read their members' types by the registry in force, and adds the nodes that this concerns.
-func (f *Fleet) applyTypes(affected sets.Set[string]) {
-	for _, s := range f.sets {
-		set := s.withTypes(f.policy.Types)
-		if set == s.Set {
-			continue
-		}
-		s.Set = set
-		f.markDirty(s)
-		affected.Insert(f.concerned(s)...)
-	}
 }
 
 // setState is a set with its state. The index has the nodes that it concerns.

@@ -63,7 +63,6 @@ func (f *Fleet) Forecast(cs *v1alpha1.ConditionSet, limits limit.Limits, at timi
 	}
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	s = s.withTypes(f.policy.Types)
 	selected := f.index.selected(s)
 	p := Forecast{Nodes: f.counts.cluster.counted, Unavailable: f.counts.cluster.unavailable, Selected: selected.count(), ControlPlaneReady: f.counts.controlPlaneReady, ControlPlaneReadyAfter: f.counts.controlPlaneReady}
 	f.forecastMatching(&p, s, selected, limits)
@@ -116,9 +115,9 @@ func (f *Fleet) forecastMatching(p *Forecast, s *Set, selected *nodeSet, limits 
 func (f *Fleet) forecastReporters(p *Forecast, s *Set, at timing.Moment) {
 	for _, m := range s.Members {
 		if f.index.with(reports(m.Type)).empty() {
-			if _, ok := f.policy.Types.Lookup(m.Type); !ok {
+			if _, builtin := ecosystem.Lookup(m.Type); !builtin && !slices.Contains(f.policy.DeclaredTypes, m.Type) {
 				p.UnreportedTypes = append(p.UnreportedTypes, m.Type)
-				p.SimilarTypes = append(p.SimilarTypes, suggest.For(m.Type, slices.Concat(f.policy.Types.Names(), f.index.reportedTypes()))...)
+				p.SimilarTypes = append(p.SimilarTypes, suggest.For(m.Type, slices.Concat(ecosystem.TypeNames(), f.policy.DeclaredTypes, f.index.reportedTypes()))...)
 			}
 			continue
 		}

@@ -126,12 +126,8 @@ func TestForecastOfReporters(t *testing.T) {
 
 // TestForecastSuggestsTypes that are built in, declared or reported.
 func TestForecastSuggestsTypes(t *testing.T) {
-	types, err := ecosystem.NewRegistry(ecosystem.Type{Type: "DiskSlow", Healthy: "False"})
-	if err != nil {
-		t.Fatal(err)
-	}
 	m := manage(t, calm("10%", "5%"), append(workers(3), newNode("n", reports("GPUBroken", "False", noon))))
-	m.fleet.SetPolicy(policy(calm("10%", "5%"), func(p *condition.Policy) { p.Types = types }), moment(noon))
+	m.fleet.SetPolicy(policy(calm("10%", "5%"), func(p *condition.Policy) { p.DeclaredTypes = []string{"DiskSlow"} }), moment(noon))
 	p := forecast(t, m, "a", "effect: NoSchedule\ntaintKey: example.com/k\nconditions: {KernelDeadLock: {status: true}, DiskSlo: {status: true}, GpuBroken: {status: true}, Nonsense: {status: true}}")
 	slices.Sort(p.SimilarTypes)
 	if want := []string{"DiskSlow", "GPUBroken", "KernelDeadlock"}; !slices.Equal(p.SimilarTypes, want) {

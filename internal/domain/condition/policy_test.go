@@ -2,14 +2,10 @@ package condition_test
 
 import (
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/resourcestack/autohealer/internal/domain/condition"
-	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 )
 
@@ -155,91 +151,11 @@ func TestABreakerIsJudgedByTheLimitsInForce(t *testing.T) {
 	}
 }
 
-func TestADeclaredTypeWithoutHeartbeatLivesByTheLease(t *testing.T) {
-	const spec = "effect: NoSchedule\ntaintKey: example.com/k\nconditions: {Custom: {status: true}}"
-	m := manage(t, calm("5", "5"), workers(6, reportsAt("Custom", "True", ago(time.Hour), ago(time.Hour))), newSet(t, "a", spec))
-	m.fleet.ObserveLease("w00", ago(time.Second), moment(noon))
-	if m.settle("w00") || m.fleet.UsesLease() {
-		t.Fatal("a type that isn't declared is believed without a heartbeat")
-	}
-	types, err := ecosystem.NewRegistry(ecosystem.Type{Type: "Custom", Healthy: "False", NoHeartbeat: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	declared := policy(calm("5", "5"), func(p *condition.Policy) { p.Types = types })
-	if look := m.fleet.SetPolicy(declared, moment(noon)); len(look) != 6 || !m.fleet.UsesLease() {
-		t.Errorf("to be looked at: %v; uses Leases: %t", look, m.fleet.UsesLease())
-	}
-	if p := forecast(t, m, "new", spec); p.UnreportedTypes != nil || p.SilentTypes != nil {
-		t.Errorf("unreported %v, silent %v", p.UnreportedTypes, p.SilentTypes)
-	}
-	if !m.settle("w00") {
-		t.Error("the Lease isn't believed")
-	}
-	m.fleet.ObserveSet(newSet(t, "later", spec), active, nil, "", moment(noon))
-	m.fleet.SetPolicy(policy(calm("5", "5")), moment(noon))
-	if m.fleet.UsesLease() {
-		t.Error("a set keeps a declaration that is gone")
-	}
-}
-
 func TestADeclaredTypeIsNotUnreported(t *testing.T) {
 	m := manage(t, calm("5", "5"), workers(6), newSet(t, "a", noSchedule))
-	types, _ := ecosystem.NewRegistry(ecosystem.Type{Type: "Custom", Healthy: "False"})
-	m.fleet.SetPolicy(policy(calm("5", "5"), func(p *condition.Policy) { p.Types = types }), moment(noon))
+	m.fleet.SetPolicy(policy(calm("5", "5"), func(p *condition.Policy) { p.DeclaredTypes = []string{"Custom"} }), moment(noon))
 	p := forecast(t, m, "new", "effect: NoSchedule\ntaintKey: example.com/k\nconditions: {Custom: {status: true}, Other: {status: true}}")
 	if !slices.Equal(p.UnreportedTypes, []string{"Other"}) {
 		t.Errorf("unreported %v, want Other", p.UnreportedTypes)
 	}
-}
-
-func TestDeclaredTypes(t *testing.T) {
-	tests := []struct {
-		name     string
-		declared []ecosystem.Type
-		want     string // of type Custom: healthy status and flags, "" when it isn't known
-		err      string
-	}{
-		{"one", []ecosystem.Type{{Type: "Custom", Healthy: "True", Sticky: true}}, "True sticky", ""},
-		{"nothing", nil, "", ""},
-		{"a built-in type can't be declared anew", []ecosystem.Type{{Type: "Ready", Healthy: "False"}}, "", "condition type Ready is built in"},
-		{"nor a reporter's", []ecosystem.Type{{Type: "KernelDeadlock", Healthy: "True"}, {Type: "Custom", Healthy: "True"}}, "True", "condition type KernelDeadlock is built in"},
-		{"Unknown is nobody's health", []ecosystem.Type{{Type: "Custom", Healthy: "Unknown"}}, "", `not "Unknown"`},
-		{"a good and a bad declaration", []ecosystem.Type{{Type: "Custom", Healthy: "True"}, {Type: "Custom"}}, "", `not ""`},
-		{"no name", []ecosystem.Type{{Healthy: "True"}}, "", "needs a name"},
-		{"opposites", []ecosystem.Type{{Type: "Custom", Healthy: "True"}, {Type: "Custom", Healthy: "False"}, {Type: "Custom", Healthy: "True"}}, "", "at True and at False"},
-		{"twice the same", []ecosystem.Type{{Type: "Custom", Healthy: "True", LogMonitor: true, NoHeartbeat: true}, {Type: "Custom", Healthy: "True", Sticky: true}}, "True sticky logMonitor", ""},
-		{"both without heartbeat", []ecosystem.Type{{Type: "Custom", Healthy: "True", NoHeartbeat: true}, {Type: "Custom", Healthy: "True", NoHeartbeat: true}}, "True noHeartbeat", ""},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			for range 2 {
-				types, err := ecosystem.NewRegistry(tt.declared...)
-				got := ""
-				if k, ok := types.Lookup("Custom"); ok {
-					got = typeText(k)
-				}
-				if got != tt.want || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
-					t.Errorf("Custom is %q, error %v; want %q, %q", got, err, tt.want, tt.err)
-				}
-				if k, ok := types.Lookup("Ready"); !ok || k.Healthy != corev1.ConditionTrue || len(types.Types()) < 16 {
-					t.Errorf("Ready is %+v", k)
-				}
-				slices.Reverse(tt.declared) // the order doesn't matter
-			}
-		})
-	}
-}
-
-func typeText(k ecosystem.Type) string {
-	text := string(k.Healthy)
-	for _, flag := range []struct {
-		name string
-		is   bool
-	}{{" sticky", k.Sticky}, {" noHeartbeat", k.NoHeartbeat}, {" logMonitor", k.LogMonitor}} {
-		if flag.is {
-			text += flag.name
-		}
-	}
-	return text
 }

@@ -81,26 +81,11 @@ func (s *Set) readMembers(conditions map[string]v1alpha1.MemberCondition) error 
 		if !ok {
 			return fmt.Errorf("spec.conditions[%s].status: %s is none of true, false, unknown", conditionType, c.Status.JSON)
 		}
-		s.Members = append(s.Members, Member{Type: conditionType, Status: status})
+		known, _ := ecosystem.Lookup(conditionType)
+		s.Members = append(s.Members, Member{Type: conditionType, Status: status, noHeartbeat: known.NoHeartbeat})
 	}
 	slices.SortFunc(s.Members, func(a, b Member) int { return strings.Compare(a.Type, b.Type) })
-	s.Members = s.withTypes(ecosystem.Registry{}).Members
 	return nil
-}
-
-// withTypes is the set with its members' types read by a registry: the same set where that changes nothing.
-func (s *Set) withTypes(types ecosystem.Registry) *Set {
-	members := slices.Clone(s.Members)
-	for i, m := range members {
-		k, _ := types.Lookup(m.Type)
-		members[i].noHeartbeat = k.NoHeartbeat
-	}
-	if slices.Equal(members, s.Members) {
-		return s
-	}
-	other := *s
-	other.Members = members
-	return &other
 }
 
 func (s *Set) readSelector(selector *v1alpha1.NodeSelector) error {

@@ -2,8 +2,8 @@
 package docs
 
 const (
-	// Home of the project.
-	Home = "https://github.com/resourcestack/autohealer"
+	// Project is the project itself.
+	Project = "https://github.com/resourcestack/autohealer"
 	// Base of a page's path in the repository, such as docs/how-to/install.md.
-	Base = Home + "/blob/main/"
+	Base = Project + "/blob/main/"
 )

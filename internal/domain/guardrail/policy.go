@@ -155,11 +155,10 @@ func (p *Policy) mergePrecedence(all []Declared) {
 // statuses alone, so each further one only makes them stricter. The built-in types can't be declared.
 func (p *Policy) mergeTypes(all []Declared) {
 	p.ConditionTypes = map[string][]corev1.ConditionStatus{}
-	var builtin ecosystem.Registry
 	for _, g := range all {
 		for _, t := range g.Spec.ConditionTypes {
 			healthy := p.ConditionTypes[t.Type]
-			if _, known := builtin.Lookup(t.Type); known || slices.Contains(healthy, t.HealthyStatus) {
+			if _, builtin := ecosystem.Lookup(t.Type); builtin || slices.Contains(healthy, t.HealthyStatus) {
 				continue
 			}
 			healthy = append(healthy, t.HealthyStatus)
@@ -169,16 +168,14 @@ func (p *Policy) mergeTypes(all []Declared) {
 	}
 }
 
-// Registry has the declared condition types that nobody disputes beside the built-in ones. Its error tells which are left
-// out, and why.
-func (p Policy) Registry() (ecosystem.Registry, error) {
-	var declared []ecosystem.Type
-	for name, healthy := range p.ConditionTypes {
-		if len(healthy) == 1 {
-			declared = append(declared, ecosystem.Type{Type: name, Healthy: healthy[0]})
+// DeclaredTypes are the declared condition types that nobody disputes, sorted.
+func (p Policy) DeclaredTypes() (all []string) {
+	for _, name := range slices.Sorted(maps.Keys(p.ConditionTypes)) {
+		if len(p.ConditionTypes[name]) == 1 {
+			all = append(all, name)
 		}
 	}
-	return ecosystem.NewRegistry(declared...)
+	return all
 }
 
 // Disputes says whether a Guardrail declares a condition type to be healthy at another status.

@@ -91,6 +91,11 @@ func TestMerge(t *testing.T) {
 			if !reflect.DeepEqual(p.ConditionTypes, c.types) {
 				t.Errorf("types %v; want %v", p.ConditionTypes, c.types)
 			}
+			for name, statuses := range c.types {
+				if slices.Contains(p.DeclaredTypes(), name) != (len(statuses) == 1) {
+					t.Errorf("declared without a dispute: %v; %s is healthy at %v", p.DeclaredTypes(), name, statuses)
+				}
+			}
 		})
 	}
 }

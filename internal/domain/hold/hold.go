@@ -83,14 +83,14 @@ func (h *Hold) Message(now time.Time) string {
 	if h == nil {
 		return ""
 	}
-	says := "the annotation " + v1alpha1.AnnotationHoldUntil + " keeps Autohealer from it"
+	message := "the annotation " + v1alpha1.AnnotationHoldUntil + " keeps Autohealer from it"
 	if !h.Until.IsZero() {
-		says += " until " + h.Until.UTC().Format(time.RFC3339)
+		message += " until " + h.Until.UTC().Format(time.RFC3339)
 	}
 	if fault := h.Fault(now); fault != "" {
-		says += ": " + fault
+		message += ": " + fault
 	}
-	return says
+	return message
 }
 
 // Text is the annotation's value for a hold that ends then.

@@ -74,13 +74,13 @@ func lasts(s coordinationv1.LeaseSpec) time.Duration {
 	return time.Duration(*s.LeaseDurationSeconds) * time.Second
 }
 
-// Words say what is wrong with a Lease that shows nothing; "" of others.
-func (d Doubt) Words(s coordinationv1.LeaseSpec) string {
+// Message says what is wrong with a Lease that shows nothing; "" of others.
+func (d Doubt) Message(s coordinationv1.LeaseSpec) string {
 	switch d {
 	case Foreign:
 		return fmt.Sprintf("lasts %.0f seconds, and a manager writes %.0f: no manager of this version wrote it, and none can lead while it lasts", lasts(s).Seconds(), Duration.Seconds())
 	case FromTheFuture:
-		return fmt.Sprintf("was renewed in the future, at %s, so whether a manager leads can't be told", s.RenewTime.UTC().Format(time.RFC3339))
+		return fmt.Sprintf("was renewed in the future, at %s, so it isn't known whether a manager leads", s.RenewTime.UTC().Format(time.RFC3339))
 	}
 	return ""
 }

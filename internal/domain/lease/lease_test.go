@@ -33,7 +33,7 @@ func TestNoMoreOfALeaseIsBelievedThanAManagerWrites(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Of(c.spec, now)
-			if words := got.Words(c.spec); got != c.want || !strings.HasPrefix(words, c.says) || (words == "") != (c.says == "") {
+			if words := got.Message(c.spec); got != c.want || !strings.HasPrefix(words, c.says) || (words == "") != (c.says == "") {
 				t.Errorf("got %d, %q; want %d, %q", got, words, c.want, c.says)
 			}
 		})

@@ -64,12 +64,12 @@ func Of(limit intstr.IntOrString, total int) int {
 	return share(percent, total, total)
 }
 
-// share is a percentage of a part of the cluster.
-func share(percent, part, cluster int) int {
-	if percent == 0 || part == 0 || cluster < SmallestCluster {
+// share is a percentage of some nodes of the cluster.
+func share(percent, nodes, cluster int) int {
+	if percent == 0 || nodes == 0 || cluster < SmallestCluster {
 		return 0
 	}
-	return max(1, percent*part/100)
+	return max(1, percent*nodes/100)
 }
 
 // Percent reads a percentage from 0% to 100%.
@@ -139,10 +139,10 @@ func (c Cap) Of(total int) int { return c.least(total, total) }
 // for a percentage to allow any; otherwise three zones of two nodes would never be healed.
 func (c Cap) OfZone(zone, cluster int) int { return c.least(zone, cluster) }
 
-func (c Cap) least(part, cluster int) int {
+func (c Cap) least(nodes, cluster int) int {
 	_, least := c.Strictest()
 	if c.percents {
-		least = min(least, share(c.percent, part, cluster))
+		least = min(least, share(c.percent, nodes, cluster))
 	}
 	return least
 }

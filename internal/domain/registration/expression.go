@@ -16,7 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
 
-	"github.com/resourcestack/autohealer/internal/domain/celwords"
+	"github.com/resourcestack/autohealer/internal/domain/celerrors"
 )
 
 const (
@@ -77,7 +77,7 @@ func compile(text string, result *cel.Type, object, isNew bool) (*Expression, er
 		if object {
 			may += " and " + varObject
 		}
-		return nil, errors.New(celwords.Mistake(issues.Errors()[0].Message, may))
+		return nil, errors.New(celerrors.OfCompilation(issues.Errors()[0].Message, may))
 	}
 	if t := ast.OutputType(); !t.IsExactType(result) && !t.IsExactType(cel.DynType) {
 		return nil, fmt.Errorf("it gives %s, not %s", t, result)
@@ -243,7 +243,7 @@ func (e *Expression) eval(target, object *unstructured.Unstructured) (any, error
 	}
 	value, _, err := e.program.Eval(variables)
 	if err != nil {
-		return nil, errors.New(celwords.Failure(err.Error(), "the expression", "there is no %s where the expression reads it; let it ask by has() or .? whether there is"))
+		return nil, errors.New(celerrors.OfEvaluation(err.Error(), "the expression", "there is no %s where the expression reads it; let it ask by has() or .? whether there is"))
 	}
 	return value.Value(), nil
 }

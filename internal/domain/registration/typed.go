@@ -21,7 +21,7 @@ import (
 	decl "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
 
-	"github.com/resourcestack/autohealer/internal/domain/celwords"
+	"github.com/resourcestack/autohealer/internal/domain/celerrors"
 	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
@@ -161,7 +161,7 @@ func (c *typeChecker) check(e *Expression) (found findings) {
 				found.undefined = append(found.undefined, field)
 			}
 		case found.failure == "" && fails(checked, sub, mistake, absorbed.Has(mistake.ExprID)):
-			found.failure = celwords.Mistake(mistake.Message, "")
+			found.failure = celerrors.OfCompilation(mistake.Message, "")
 		}
 	}
 	if is := checked.GetType(checked.Expr().ID()); found.failure == "" && !slices.Contains([]types.Kind{types.DynKind, types.ErrorKind, e.result.Kind()}, is.Kind()) {

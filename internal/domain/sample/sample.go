@@ -10,27 +10,27 @@ import (
 // Size is how many names or entries a forecast, a message or a status carries at most.
 const Size = 20
 
-// Add counts an object, and keeps its name, given in parts, if it is among the first. Names of the others aren't put together:
+// Add counts an object, and keeps its name, given in segments, if it is among the first. Names of the others aren't put together:
 // ten thousand pods may be counted.
-func Add(count *int, names *[]string, parts ...string) {
+func Add(count *int, names *[]string, segments ...string) {
 	*count++
 	kept := *names
 	if len(kept) == Size {
-		if !before(parts, kept[Size-1]) {
+		if !before(segments, kept[Size-1]) {
 			return
 		}
 		kept = kept[:Size-1]
 	}
-	name := strings.Join(parts, "")
+	name := strings.Join(segments, "")
 	i, _ := slices.BinarySearch(kept, name)
 	*names = slices.Insert(kept, i, name)
 }
 
-// before says whether the parts together sort before a name.
-func before(parts []string, name string) bool {
-	for _, part := range parts {
-		n := min(len(part), len(name))
-		if c := strings.Compare(part[:n], name[:n]); c != 0 || n < len(part) {
+// before says whether the segments together sort before a name.
+func before(segments []string, name string) bool {
+	for _, segment := range segments {
+		n := min(len(segment), len(name))
+		if c := strings.Compare(segment[:n], name[:n]); c != 0 || n < len(segment) {
 			return c < 0
 		}
 		name = name[n:]

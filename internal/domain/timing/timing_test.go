@@ -14,7 +14,7 @@ func TestTheZeroValueIsProductions(t *testing.T) {
 	}{
 		"settle":         {Timings.Settle, time.Minute},
 		"scale-up pace":  {Timings.ScaleUpWindow, time.Minute},
-		"quiet watch":    {Timings.QuietWatch, 20 * time.Second},
+		"quiet watch":    {Timings.MaxWatchSilence, 20 * time.Second},
 		"orphan":         {Timings.Orphan, time.Minute},
 		"look at target": {Timings.TargetTimeout, 40 * time.Second},
 		"request":        {Timings.Request, 70 * time.Second},

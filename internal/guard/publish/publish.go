@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -186,9 +185,9 @@ func marshal(object runtime.Object) ([]byte, error) {
 }
 
 //go:embed guardrails.md.tmpl
-var page string
+var docsTemplate string
 
-// described is what the page tells of a kind.
+// described is what the document has of a kind.
 type described struct {
 	Name, Hash string
 	Rules      []guard.RuleInfo
@@ -210,14 +209,14 @@ func Docs(g *guard.Guard) ([]byte, error) {
 		"anchor": guard.Anchor,
 		"code":   func(texts []string) string { return "`" + strings.Join(texts, "`, `") + "`" },
 		"cell":   func(text string) string { return strings.ReplaceAll(text, "|", "\\|") },
-		"yaml": func(object json.RawMessage) (string, error) {
-			text, err := yaml.JSONToYAML(object)
+		"yaml": func(object runtime.RawExtension) (string, error) {
+			text, err := yaml.JSONToYAML(object.Raw)
 			return string(text), err
 		},
 		"examples": func(kind string, rule guard.RuleInfo) ([]guard.Example, error) {
 			return g.Examples(context.Background(), kind, rule)
 		},
-	}).Parse(page)
+	}).Parse(docsTemplate)
 	if err != nil {
 		return nil, fmt.Errorf("read the page's template: %w", err)
 	}

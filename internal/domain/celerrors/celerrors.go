@@ -1,5 +1,5 @@
-// Package celwords says what is wrong with a CEL expression to those who write or meet one, and don't know CEL's grammar.
-package celwords
+// Package celerrors explains CEL's errors to those who write or meet an expression, and don't know CEL's grammar.
+package celerrors
 
 import (
 	"cmp"
@@ -17,8 +17,8 @@ var (
 	unexpected = regexp.MustCompile(`^Syntax error: (?:mismatched|extraneous) input ('.*') expecting .*$`)
 	// plain is what the checker says of a value of a type, and how people say it.
 	plain = []struct {
-		said  *regexp.Regexp
-		words string
+		message *regexp.Regexp
+		text    string
 	}{
 		{regexp.MustCompile(`^expected type '(.+)' but found '(.+)'$`), "a $2 is where a $1 must be"},
 		{regexp.MustCompile(`^type '(.+)' does not support field selection$`), "a $1 has no fields"},
@@ -26,8 +26,8 @@ var (
 	}
 )
 
-// Mistake is what the compiler says of an expression. MayRead tells those who name what there isn't what they may name.
-func Mistake(message, mayRead string) string {
+// OfCompilation is what the compiler says of an expression. MayRead is for those who name what there isn't: what they may name.
+func OfCompilation(message, mayRead string) string {
 	message = oneLine(message)
 	if reference, undeclared := strings.CutSuffix(message, " (in container '')"); undeclared {
 		message = reference + "; " + mayRead
@@ -40,7 +40,7 @@ func Mistake(message, mayRead string) string {
 		message = fmt.Sprintf("%s can't be applied to %s; convert one of them, as by string() or int(), or write another", operation, of[2])
 	}
 	for _, p := range plain {
-		message = p.said.ReplaceAllString(message, p.words)
+		message = p.message.ReplaceAllString(message, p.text)
 	}
 	if of := unexpected.FindStringSubmatch(message); of != nil {
 		message = "Syntax error: it can't go on with " + of[1]
@@ -60,20 +60,20 @@ var types = map[string]string{
 	"google.protobuf.Duration": "a duration such as 10m", "google.protobuf.Timestamp": "a time such as 2026-03-01T12:00:00Z",
 }
 
-// Failure is what CEL says of an expression that failed, for those whose object it failed on. What names the expression, such as "the
-// rule", and missing is the format of what is said of a field that isn't there.
-func Failure(said, what, missing string) string {
-	said = oneLine(said)
-	if key, isMissing := strings.CutPrefix(said, "no such key: "); isMissing {
+// OfEvaluation is what CEL says of an expression that failed, for those whose object it failed on. What names the expression, such as "the
+// rule", and missing is the format of what is message of a field that isn't there.
+func OfEvaluation(message, what, missing string) string {
+	message = oneLine(message)
+	if key, isMissing := strings.CutPrefix(message, "no such key: "); isMissing {
 		return fmt.Sprintf(missing, key)
 	}
-	if of := conversion.FindStringSubmatch(said); of != nil {
+	if of := conversion.FindStringSubmatch(message); of != nil {
 		return fmt.Sprintf("%s takes %s for %s, which it isn't here", what, cmp.Or(types[of[1]], of[1]), cmp.Or(types[of[2]], of[2]))
 	}
-	if strings.HasPrefix(said, "no such overload") {
+	if strings.HasPrefix(message, "no such overload") {
 		return what + " compares or combines values that don't fit each other, such as a string and a number"
 	}
-	return said
+	return message
 }
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

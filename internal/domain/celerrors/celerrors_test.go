@@ -1,4 +1,4 @@
-package celwords
+package celerrors
 
 import "testing"
 
@@ -14,7 +14,7 @@ func TestWhatIsWrongIsSaidInWords(t *testing.T) {
 		"type 'string' does not support field selection":                                              "a string has no fields",
 		"expression of type 'int' cannot be range of a comprehension (must be list, map, or dynamic)": "a int has no entries to go over",
 	} {
-		if got := Mistake(said, "it may read object"); got != want {
+		if got := OfCompilation(said, "it may read object"); got != want {
 			t.Errorf("%s: got %s, want %s", said, got, want)
 		}
 	}
@@ -26,7 +26,7 @@ func TestWhatIsWrongIsSaidInWords(t *testing.T) {
 		"no such overload: _<_":                                             "the rule compares or combines values that don't fit each other, such as a string and a number",
 		"over budget: the rules ...":                                        "over budget: the rules ...",
 	} {
-		if got := Failure(said, "the rule", "there is no %s"); got != want {
+		if got := OfEvaluation(said, "the rule", "there is no %s"); got != want {
 			t.Errorf("%s: got %s, want %s", said, got, want)
 		}
 	}
