@@ -62,12 +62,12 @@ func (i *Informers) Counts(ctx context.Context) (Counts, error) {
 // fan-out; this is for just before the act. The error is that it can't be found out.
 func (s *Survey) Protected(ctx context.Context, namespace string, servers []string, ref probe.Ref) (why string, err error) {
 	d, err := s.Objects.Dependent(ctx, namespace, ref)
-	if err != nil || d.Pods == "" {
+	if err != nil {
 		return "", err
 	}
-	pods, err := labels.Parse(d.Pods)
-	if err != nil {
-		return "", fmt.Errorf("read the selector of %s in namespace %s: %w", ref, namespace, err)
+	pods, err := podsOf(d, namespace, ref)
+	if err != nil || pods == nil {
+		return "", err
 	}
 	switch own, err := s.runsAutohealer(ctx, namespace, pods); {
 	case err != nil:
@@ -80,8 +80,8 @@ func (s *Survey) Protected(ctx context.Context, namespace string, servers []stri
 		if err != nil {
 			return "", err
 		}
-		if service.Namespace == namespace && s.Cluster.Backs(types.NamespacedName{Namespace: namespace, Name: service.Name}, pods) {
-			return fmt.Sprintf("its pods are behind Service %s, which is probed", service.Name), nil
+		if name := s.backed(namespace, pods, service); name != "" {
+			return fmt.Sprintf("its pods are behind Service %s, which is probed", name), nil
 		}
 	}
 	return "", nil
