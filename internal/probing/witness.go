@@ -41,7 +41,7 @@ type Witnesses struct {
 	Clock clock.WithTicker
 
 	all        atomic.Pointer[witnessSet]
-	changed    chan struct{}        // holds one notice at most
+	changed    chan struct{}                  // holds one notice at most
 	withSeries map[string][]guardrail.Witness // those with metric series; only Start's goroutine uses it
 
 	mu     sync.Mutex
