@@ -47,30 +47,22 @@ var chunkDecoder = func() *protobuf.Serializer {
 	return protobuf.NewSerializer(scheme, scheme)
 }()
 
-// leaseList are the node leases of a cluster, and its API server's clock as it answered last.
-type leaseList struct {
-	nodes      []probe.NodeLease
-	serverTime time.Time
-	readAt     time.Time
-}
-
-// nodeLeases lists Nodes and their Leases, in chunks. An error doesn't say that the server is sick: most likely the
-// credentials may not list. Within is how long it may take.
-func (c *client) nodeLeases(ctx context.Context, clock clock.PassiveClock, within time.Duration, terms probe.LeaseSettings) (*leaseList, error) {
+// nodeLeases lists Nodes and their Leases, in chunks, and how much the API server's clock is ahead of ours. An error doesn't say that the
+// server is sick: most likely the credentials may not list. Within is how long it may take.
+func (c *client) nodeLeases(ctx context.Context, clock clock.PassiveClock, within time.Duration, terms probe.LeaseSettings) (renewed []probe.NodeLease, ahead time.Duration, err error) {
 	l, began := &chunkedList{client: c, clock: clock}, clock.Now()
 	present, err := l.nodes(ctx)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	renewed, err := l.leases(ctx, present)
-	if err != nil {
-		return nil, err
+	if renewed, err = l.leases(ctx, present); err != nil {
+		return nil, 0, err
 	}
-	found := &leaseList{nodes: renewed, serverTime: l.serverDate, readAt: l.answeredAt}
-	if terms.AppearExpired(renewed, l.serverDate) {
+	ahead = l.ahead
+	if terms.AppearExpired(renewed, clock.Now().Add(ahead)) {
 		l.markFaulty(ctx, (within-clock.Since(began))/2, renewed)
 	}
-	return found, nil
+	return renewed, ahead, nil
 }
 
 // chunkedList reads lists in chunks.
@@ -79,8 +71,8 @@ type chunkedList struct {
 	clock  clock.PassiveClock
 	body   bytes.Buffer // of the latest chunk
 	names  int          // bytes of those that are kept
-	// serverDate is the server's clock in the latest answer, which came at.
-	serverDate, answeredAt time.Time
+	// ahead of ours is the server's clock in the latest answer.
+	ahead time.Duration
 }
 
 // nodes lists the names of those that aren't being deleted.
@@ -217,10 +209,11 @@ func (l *chunkedList) read(ctx context.Context, path string, query url.Values, a
 	if response.StatusCode != http.StatusOK {
 		return outcomeError{outcomeOfStatus(response, l.clock.Now())}
 	}
-	l.answeredAt = l.clock.Now()
-	if l.serverDate, err = http.ParseTime(response.Header.Get("Date")); err != nil {
+	date, err := http.ParseTime(response.Header.Get("Date"))
+	if err != nil {
 		return errUndated
 	}
+	l.ahead = date.Sub(l.clock.Now())
 	l.body.Reset()
 	n, err := l.body.ReadFrom(io.LimitReader(response.Body, maxChunk+1))
 	if err == nil && n > maxChunk {

@@ -43,6 +43,9 @@ type Handler interface {
 	Observe(key Key, run probe.Run) (next time.Time)
 }
 
+// workers is how many runs there may be at once, not counting those that wait for a slow server, of which there may be as many as targets.
+const workers = 256
+
 // Prober runs the probes of all targets. Set its fields before Start.
 type Prober struct {
 	Handler Handler
@@ -50,9 +53,6 @@ type Prober struct {
 	Policy kubeconfig.Policy
 	// Witnesses are asked when an external probe fails. Default: an empty set.
 	Witnesses *Witnesses
-	// Workers is how many runs there may be at once, not counting those that wait for a slow server, of which there may be as many as
-	// targets. Default: 256.
-	Workers int
 	// RedialEvery is after how many runs a probe dials a new connection even though the old one works. Default: 6, which detects within a
 	// minute that new connections fail, at an interval of 10 s.
 	RedialEvery int
@@ -67,9 +67,6 @@ type Prober struct {
 
 // Init sets defaults. Afterwards targets may be set; they run once the Prober starts.
 func (p *Prober) Init() *Prober {
-	if p.Workers == 0 {
-		p.Workers = 256
-	}
 	if p.RedialEvery == 0 {
 		p.RedialEvery = 6
 	}
@@ -80,7 +77,7 @@ func (p *Prober) Init() *Prober {
 		p.Witnesses = (&Witnesses{}).Init()
 	}
 	p.listSlots, p.listTimeout = newSlots(), maxListing
-	p.scheduler = newScheduler(p.Clock, p.Workers, observeLateness)
+	p.scheduler = newScheduler(p.Clock, workers, observeLateness)
 	return p
 }
 
@@ -247,7 +244,7 @@ func (t *target) listLeases(ctx context.Context, run *probe.Run) {
 	ctx, cancelList := context.WithTimeout(ctx, t.prober.listTimeout)
 	defer cancelList()
 	defer func() { t.slow = ctx.Err() != nil }()
-	found, err := t.current.external.client.nodeLeases(ctx, clock, min(t.current.timeout-clock.Since(began), t.prober.listTimeout), *t.current.nodeLeases)
+	leases, ahead, err := t.current.external.client.nodeLeases(ctx, clock, min(t.current.timeout-clock.Since(began), t.prober.listTimeout), *t.current.nodeLeases)
 	if err != nil {
 		t.current.external.client.close() // it may have broken, or still receive
 		run.ListError = classify(err)
@@ -257,7 +254,7 @@ func (t *target) listLeases(ctx context.Context, run *probe.Run) {
 	}
 	now := clock.Now()
 	observeProbe("leases", probe.Outcome{Class: probe.OK}, now.Sub(began))
-	run.Leases, run.ServerTime = found.nodes, found.serverTime.Add(now.Sub(found.readAt))
+	run.Leases, run.ServerTime = leases, now.Add(ahead)
 }
 
 // applySettings makes the next settings current, and closes connections that were made with other credentials.
