@@ -242,28 +242,6 @@ func (s *Survey) dependent(ctx context.Context, namespace string, ref probe.Ref,
 	return facts, nil
 }
 
-// podsOf selects the pods of a dependent; nil where its scale doesn't tell them.
-func podsOf(d probe.DependentFacts, namespace string, ref probe.Ref) (labels.Selector, error) {
-	if d.Pods == "" {
-		return nil, nil
-	}
-	pods, err := labels.Parse(d.Pods)
-	if err != nil {
-		return nil, fmt.Errorf("read the selector of %s in namespace %s: %w", ref, namespace, err)
-	}
-	return pods, nil
-}
-
-// backed is the name of the first of these Services that is in the namespace and that the pods are behind, "" for none.
-func (s *Survey) backed(namespace string, pods labels.Selector, services ...types.NamespacedName) string {
-	for _, service := range services {
-		if service.Namespace == namespace && s.Cluster.Backs(service, pods) {
-			return service.Name
-		}
-	}
-	return ""
-}
-
 // wait for one more request. Where its turn would come after the review's deadline, it says so at once.
 func (s *Survey) wait(ctx context.Context) error {
 	if s.Pace == nil || s.Pace.Wait(ctx) == nil {

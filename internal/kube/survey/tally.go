@@ -87,6 +87,28 @@ func (s *Survey) Protected(ctx context.Context, namespace string, servers []stri
 	return "", nil
 }
 
+// podsOf selects the pods of a dependent; nil where its scale doesn't tell them.
+func podsOf(d probe.DependentFacts, namespace string, ref probe.Ref) (labels.Selector, error) {
+	if d.Pods == "" {
+		return nil, nil
+	}
+	pods, err := labels.Parse(d.Pods)
+	if err != nil {
+		return nil, fmt.Errorf("read the selector of %s in namespace %s: %w", ref, namespace, err)
+	}
+	return pods, nil
+}
+
+// backed is the name of the first of these Services that is in the namespace and that the pods are behind, "" for none.
+func (s *Survey) backed(namespace string, pods labels.Selector, services ...types.NamespacedName) string {
+	for _, service := range services {
+		if service.Namespace == namespace && s.Cluster.Backs(service, pods) {
+			return service.Name
+		}
+	}
+	return ""
+}
+
 // runsAutohealer says whether our own pod is one of those.
 func (s *Survey) runsAutohealer(ctx context.Context, namespace string, pods labels.Selector) (bool, error) {
 	if namespace != s.OwnNamespace || s.OwnPod == nil {
