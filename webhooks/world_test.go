@@ -110,11 +110,11 @@ func (town) Kubeconfig(_ context.Context, _, secret string) (probe.KubeconfigFac
 	}[len(secret)%5], nil
 }
 
-func (town) Dependent(_ context.Context, _ string, ref probe.Ref) (survey.Dependent, error) {
+func (town) Dependent(_ context.Context, _ string, ref probe.Ref) (probe.DependentFacts, error) {
 	if ref.Name == "away" {
-		return survey.Dependent{}, errors.New("the API server is away")
+		return probe.DependentFacts{}, errors.New("the API server is away")
 	}
-	return []survey.Dependent{{Missing: true}, {Unscalable: true}, {Replicas: 1}, {Replicas: 2, Pods: "app=etcd"}, {Replicas: 2, Pods: "app in (api"}}[len(ref.Name)%5], nil
+	return []probe.DependentFacts{{Missing: true}, {Unscalable: true}, {Replicas: 1}, {Replicas: 2, Pods: "app=etcd"}, {Replicas: 2, Pods: "app in (api"}}[len(ref.Name)%5], nil
 }
 
 func (town) Annotations(context.Context, string, probe.Ref) (map[string]string, error) {

@@ -232,8 +232,8 @@ func (named) Kubeconfig(_ context.Context, _, secret string) (probe.KubeconfigFa
 	return probe.KubeconfigFacts{Server: "api.example.com:443"}, nil
 }
 
-func (named) Dependent(context.Context, string, probe.Ref) (survey.Dependent, error) {
-	return survey.Dependent{Replicas: 1, Pods: weederconfig.DependsOn + "=" + weederconfig.ServiceName(1)}, nil
+func (named) Dependent(context.Context, string, probe.Ref) (probe.DependentFacts, error) {
+	return probe.DependentFacts{Replicas: 1, Pods: weederconfig.DependsOn + "=" + weederconfig.ServiceName(1)}, nil
 }
 
 func (named) Annotations(context.Context, string, probe.Ref) (map[string]string, error) {

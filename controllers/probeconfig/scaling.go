@@ -142,19 +142,10 @@ func (r *TargetReconciler) confirmScaleDown(ctx context.Context, target *probe.T
 	if still, err := r.stillHolds(ctx, target, perm); err != nil || !still {
 		return admitted, doubt, err
 	}
-	if admitted = r.Observer.admissionFor(ctx, in.Config); !admitted.Valid() {
-		return admitted, doubt, nil
+	if config, ok := r.Observer.policies.Admission(ctx, in.Config.Key(), in.Config.UID); ok && config.Admitted.Valid() {
+		return config.Admitted, allowed, nil
 	}
-	return admitted, allowed, nil
-}
-
-// admissionFor is the admission that covers what is taken from a target now; its zero value when there is none.
-func (o *Observer) admissionFor(ctx context.Context, c *probe.Config) actuate.AdmittedProber {
-	config, ok := o.policies.Admission(ctx, c.Key(), c.UID)
-	if !ok {
-		return actuate.AdmittedProber{}
-	}
-	return config.Admitted
+	return admitted, doubt, nil
 }
 
 // heldProtected: what would be scaled down serves the probed API server, or runs Autohealer.

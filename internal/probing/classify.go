@@ -41,10 +41,10 @@ func outcomeOfStatus(response *http.Response, now time.Time) probe.Outcome {
 	return outcome
 }
 
-// answerError is an answer to a list other than 200.
-type answerError struct{ outcome probe.Outcome }
+// outcomeError is an error that tells what came of the probe.
+type outcomeError struct{ probe.Outcome }
 
-func (e answerError) Error() string { return e.outcome.Detail }
+func (e outcomeError) Error() string { return e.Detail }
 
 // classifyStatus puts an answer other than 200 into a class.
 func classifyStatus(status int) probe.Outcome {
@@ -79,13 +79,10 @@ func retryAfter(value string, now time.Time) time.Duration {
 func classify(err error) probe.Outcome {
 	var refusal kubeconfig.Refusal
 	var name *net.DNSError
-	var answer answerError
-	var list listError
+	var known outcomeError
 	switch {
-	case errors.As(err, &answer):
-		return answer.outcome
-	case errors.As(err, &list):
-		return probe.Outcome{Class: probe.UnexpectedAnswer, Detail: list.Error()}
+	case errors.As(err, &known):
+		return known.Outcome
 	case errors.As(err, &refusal):
 		return OutcomeOf(err)
 	case errors.As(err, &name):

@@ -89,7 +89,7 @@ func TestARedirectIsNotFollowedAndCountsNothing(t *testing.T) {
 			if got := c.probe(t.Context(), time.Minute, time.Now); got != want || got.Result() != probe.Unknown {
 				t.Errorf("a probe: %+v, which counts as %v", got, got.Result())
 			}
-			_, err := c.nodeLeases(t.Context(), clock.RealClock{}, time.Minute, probe.LeaseSettings{})
+			_, _, err := c.nodeLeases(t.Context(), clock.RealClock{}, time.Minute, probe.LeaseSettings{})
 			if got := classify(err); got != want {
 				t.Errorf("a list: %+v", got)
 			}

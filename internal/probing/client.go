@@ -1,14 +1,12 @@
 package probing
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/version"
@@ -116,19 +114,14 @@ func (c *client) close() {
 	}
 }
 
-var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
-
 // checkVersion checks whether the body of an answer 200 is an API server's.
 func checkVersion(body io.Reader) (probe.Outcome, error) {
-	buffer := buffers.Get().(*bytes.Buffer)
-	defer buffers.Put(buffer)
-	buffer.Reset()
-	n, err := buffer.ReadFrom(io.LimitReader(body, maxBody+1))
+	text, err := io.ReadAll(io.LimitReader(body, maxBody+1))
 	if err != nil {
 		return probe.Outcome{}, err
 	}
 	var info version.Info
-	if n > maxBody || json.Unmarshal(buffer.Bytes(), &info) != nil || info.GitVersion == "" {
+	if len(text) > maxBody || json.Unmarshal(text, &info) != nil || info.GitVersion == "" {
 		return probe.Outcome{Class: probe.UnexpectedAnswer, Detail: "the answer to GET /version isn't an API server's"}, nil
 	}
 	return probe.Outcome{Class: probe.OK}, nil

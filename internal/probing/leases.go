@@ -22,10 +22,10 @@ import (
 )
 
 const (
-	// pageSize is how many objects a page is asked for at first. Nodes with much metadata make it smaller.
-	pageSize = 100
-	// maxPage bounds what is read of one page. A node's metadata has about 5 KiB, most of it managedFields.
-	maxPage = 1 << 20
+	// chunkSize is how many objects are requested in a chunk at first. Nodes with much metadata make it smaller.
+	chunkSize = 100
+	// maxChunk bounds what is read of one chunk. A node's metadata has about 5 KiB, most of it managedFields.
+	maxChunk = 1 << 20
 	// maxNodes, maxName and maxNames bound the memory that a server's list can take: the number of objects, the length of a name, which is
 	// Kubernetes' own limit, and the bytes of all names. Kubernetes supports 5,000 nodes.
 	maxNodes = 20_000
@@ -38,8 +38,8 @@ const (
 	acceptMetadata = runtime.ContentTypeProtobuf + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 )
 
-// pageDecoder decodes Kubernetes' own kinds, Leases and metadata, and protobuf alone, which every API server speaks for these.
-var pageDecoder = func() *protobuf.Serializer {
+// chunkDecoder decodes Kubernetes' own kinds, Leases and metadata, and protobuf alone, which every API server speaks for these.
+var chunkDecoder = func() *protobuf.Serializer {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(corev1.AddToScheme(scheme))
 	utilruntime.Must(coordinationv1.AddToScheme(scheme))
@@ -47,80 +47,64 @@ var pageDecoder = func() *protobuf.Serializer {
 	return protobuf.NewSerializer(scheme, scheme)
 }()
 
-// leaseList are the node leases of a cluster, and its API server's clock as it answered last.
-type leaseList struct {
-	nodes      []probe.NodeLease
-	serverTime time.Time
-	readAt     time.Time
-}
-
-// nodeLeases lists Nodes and their Leases, page by page. An error doesn't say that the server is sick: most likely the
-// credentials may not list. Within is how long it may take.
-func (c *client) nodeLeases(ctx context.Context, clock clock.PassiveClock, within time.Duration, terms probe.LeaseSettings) (*leaseList, error) {
-	l, began := &pagedList{client: c, clock: clock}, clock.Now()
+// nodeLeases lists Nodes and their Leases, in chunks, and how much the API server's clock is ahead of ours. An error doesn't say that the
+// server is sick: most likely the credentials may not list. Within is how long it may take.
+func (c *client) nodeLeases(ctx context.Context, clock clock.PassiveClock, within time.Duration, terms probe.LeaseSettings) (renewed []probe.NodeLease, ahead time.Duration, err error) {
+	l, began := &chunkedList{client: c, clock: clock}, clock.Now()
 	present, err := l.nodes(ctx)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	renewed, err := l.leases(ctx, present)
-	if err != nil {
-		return nil, err
+	if renewed, err = l.leases(ctx, present); err != nil {
+		return nil, 0, err
 	}
-	found := &leaseList{nodes: renewed, serverTime: l.serverDate, readAt: l.answeredAt}
-	if terms.AppearExpired(renewed, l.serverDate) {
+	ahead = l.ahead
+	if terms.AppearExpired(renewed, clock.Now().Add(ahead)) {
 		l.markFaulty(ctx, (within-clock.Since(began))/2, renewed)
 	}
-	return found, nil
+	return renewed, ahead, nil
 }
 
-// pagedList reads pages.
-type pagedList struct {
+// chunkedList reads lists in chunks.
+type chunkedList struct {
 	client *client
 	clock  clock.PassiveClock
-	body   bytes.Buffer // of the latest page
+	body   bytes.Buffer // of the latest chunk
 	names  int          // bytes of those that are kept
-	// serverDate is the server's clock in the latest answer, which came at.
-	serverDate, answeredAt time.Time
+	// ahead of ours is the server's clock in the latest answer.
+	ahead time.Duration
 }
 
 // nodes lists the names of those that aren't being deleted.
-func (l *pagedList) nodes(ctx context.Context) (map[string]bool, error) {
-	present := map[string]bool{}
-	err := l.each(ctx, nodesPath, acceptMetadata, func() (string, error) {
-		var page metav1.PartialObjectMetadataList
-		if err := l.decode(&page); err != nil {
-			return "", err
-		}
-		for _, node := range page.Items {
+func (l *chunkedList) nodes(ctx context.Context) (map[string]bool, error) {
+	present, chunk := map[string]bool{}, &metav1.PartialObjectMetadataList{}
+	err := l.each(ctx, nodesPath, acceptMetadata, chunk, func() error {
+		for _, node := range chunk.Items {
 			if node.DeletionTimestamp != nil {
 				continue
 			}
 			if err := l.admitName(node.Name, len(present)); err != nil {
-				return "", err
+				return err
 			}
 			present[node.Name] = true
 		}
-		return page.Continue, nil
+		return nil
 	})
 	return present, err
 }
 
 // leases lists those of present nodes. It isn't nil when there are none.
-func (l *pagedList) leases(ctx context.Context, present map[string]bool) ([]probe.NodeLease, error) {
-	renewed := make([]probe.NodeLease, 0, len(present))
+func (l *chunkedList) leases(ctx context.Context, present map[string]bool) ([]probe.NodeLease, error) {
+	renewed, chunk := make([]probe.NodeLease, 0, len(present)), &coordinationv1.LeaseList{}
 	path := "/apis/coordination.k8s.io/v1/namespaces/" + corev1.NamespaceNodeLease + "/leases"
-	err := l.each(ctx, path, acceptObjects, func() (string, error) {
-		var page coordinationv1.LeaseList
-		if err := l.decode(&page); err != nil {
-			return "", err
-		}
-		for i := range page.Items {
-			lease := &page.Items[i]
+	err := l.each(ctx, path, acceptObjects, chunk, func() error {
+		for i := range chunk.Items {
+			lease := &chunk.Items[i]
 			if !present[lease.Name] {
 				continue
 			}
 			if err := l.admitName(lease.Name, len(renewed)); err != nil {
-				return "", err
+				return err
 			}
 			node := probe.NodeLease{Node: lease.Name}
 			if lease.Spec.RenewTime != nil {
@@ -128,32 +112,29 @@ func (l *pagedList) leases(ctx context.Context, present map[string]bool) ([]prob
 			}
 			renewed = append(renewed, node)
 		}
-		return page.Continue, nil
+		return nil
 	})
 	return renewed, err
 }
 
 // markFaulty sets which nodes are faulty themselves. Whole nodes are three times as large as their metadata, so they are read only while
-// leases look expired, and not for all of the time that is left: a slow read of nodes must not count as a slow list of leases. A node that
+// leases look expired, and not for all of the time that remains: a slow read of nodes must not count as a slow list of leases. A node that
 // couldn't be read counts as healthy: a fault must be reported.
-func (l *pagedList) markFaulty(ctx context.Context, within time.Duration, renewed []probe.NodeLease) {
+func (l *chunkedList) markFaulty(ctx context.Context, within time.Duration, renewed []probe.NodeLease) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	index := make(map[string]int, len(renewed))
 	for i := range renewed {
 		index[renewed[i].Node] = i
 	}
-	err := l.each(ctx, nodesPath, acceptObjects, func() (string, error) {
-		var page corev1.NodeList
-		if err := l.decode(&page); err != nil {
-			return "", err
-		}
-		for i := range page.Items {
-			if lease, ok := index[page.Items[i].Name]; ok {
-				renewed[lease].Faulty = probe.Faulty(&page.Items[i])
+	chunk := &corev1.NodeList{}
+	err := l.each(ctx, nodesPath, acceptObjects, chunk, func() error {
+		for i := range chunk.Items {
+			if lease, ok := index[chunk.Items[i].Name]; ok {
+				renewed[lease].Faulty = probe.Faulty(&chunk.Items[i])
 			}
 		}
-		return page.Continue, nil
+		return nil
 	})
 	if err != nil {
 		l.client.close() // it may have broken, or still receive
@@ -161,7 +142,7 @@ func (l *pagedList) markFaulty(ctx context.Context, within time.Duration, renewe
 }
 
 // admitName counts one more name, and fails beyond what any cluster has.
-func (l *pagedList) admitName(name string, count int) error {
+func (l *chunkedList) admitName(name string, count int) error {
 	l.names += len(name)
 	if len(name) > maxName || l.names > maxNames || count >= maxNodes {
 		return errTooMuch
@@ -169,42 +150,50 @@ func (l *pagedList) admitName(name string, count int) error {
 	return nil
 }
 
-// listError is why a list can't be used. Its text doesn't quote the answer.
-type listError string
-
-func (e listError) Error() string { return string(e) }
-
-const (
-	errUnexpected listError = "the answer to a list of nodes or leases isn't an API server's"
-	errUndated    listError = "the answer to a list of nodes or leases has no Date header, by which leases are judged"
-	errTooMuch    listError = "the list of nodes or leases is longer than any cluster's"
-	errLargePage  listError = "one node or lease alone has more than 1 MiB"
+// Why a list can't be used. No text quotes the answer.
+var (
+	errUnexpected = unusableList("the answer to a list of nodes or leases isn't an API server's")
+	errUndated    = unusableList("the answer to a list of nodes or leases has no Date header, by which leases are judged")
+	errTooMuch    = unusableList("the list of nodes or leases is longer than any cluster's")
+	errLargeChunk = unusableList("one node or lease alone has more than 1 MiB")
 )
 
-// each reads all pages of a list. Take decodes the latest and says where the next continues, "" after the last.
-func (l *pagedList) each(ctx context.Context, path, accept string, take func() (string, error)) error {
-	query, size := url.Values{}, pageSize
-	// A server that always has one more page would keep us until the timeout, at most for so many objects asked for.
-	for asked := 0; asked < 2*maxNodes; asked += size {
+func unusableList(detail string) outcomeError {
+	return outcomeError{probe.Outcome{Class: probe.UnexpectedAnswer, Detail: detail}}
+}
+
+// list is a list of objects that is read in chunks.
+type list interface {
+	runtime.Object
+	metav1.ListInterface
+}
+
+// each reads all chunks of a list, one after the other. Take takes in the latest.
+func (l *chunkedList) each(ctx context.Context, path, accept string, chunk list, take func() error) error {
+	query, size := url.Values{}, chunkSize
+	// A server that always has one more chunk would keep us until the timeout, at most for so many objects requested.
+	for requested := 0; requested < 2*maxNodes; requested += size {
 		query.Set("limit", strconv.Itoa(size))
 		err := l.read(ctx, path, query, accept)
-		if errors.Is(err, errLargePage) && size > 1 {
+		if errors.Is(err, errLargeChunk) && size > 1 {
 			size /= 2
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		next, err := take()
-		if err != nil || next == "" {
+		if _, _, err := chunkDecoder.Decode(l.body.Bytes(), nil, chunk); err != nil {
+			return errUnexpected // the error would quote the answer
+		}
+		if err := take(); err != nil || chunk.GetContinue() == "" {
 			return err
 		}
-		query.Set("continue", next)
+		query.Set("continue", chunk.GetContinue())
 	}
 	return errTooMuch
 }
 
-func (l *pagedList) read(ctx context.Context, path string, query url.Values, accept string) error {
+func (l *chunkedList) read(ctx context.Context, path string, query url.Values, accept string) error {
 	if err := l.client.connect(ctx); err != nil {
 		return err
 	}
@@ -218,24 +207,18 @@ func (l *pagedList) read(ctx context.Context, path string, query url.Values, acc
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
-		return answerError{outcomeOfStatus(response, l.clock.Now())}
+		return outcomeError{outcomeOfStatus(response, l.clock.Now())}
 	}
-	l.answeredAt = l.clock.Now()
-	if l.serverDate, err = http.ParseTime(response.Header.Get("Date")); err != nil {
+	date, err := http.ParseTime(response.Header.Get("Date"))
+	if err != nil {
 		return errUndated
 	}
+	l.ahead = date.Sub(l.clock.Now())
 	l.body.Reset()
-	n, err := l.body.ReadFrom(io.LimitReader(response.Body, maxPage+1))
-	if err == nil && n > maxPage {
-		l.client.close() // what is left of the answer is still coming
-		return errLargePage
+	n, err := l.body.ReadFrom(io.LimitReader(response.Body, maxChunk+1))
+	if err == nil && n > maxChunk {
+		l.client.close() // the rest of the answer is still coming
+		return errLargeChunk
 	}
 	return err
-}
-
-func (l *pagedList) decode(into runtime.Object) error {
-	if _, _, err := pageDecoder.Decode(l.body.Bytes(), nil, into); err != nil {
-		return errUnexpected // the error would quote the answer
-	}
-	return nil
 }

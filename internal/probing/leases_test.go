@@ -67,7 +67,7 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Date", c.date.Format(http.TimeFormat))
-	_ = pageDecoder.Encode(page, w)
+	_ = chunkDecoder.Encode(page, w)
 }
 
 func cut[T any](all []T, from, limit int) ([]T, string) {
@@ -222,7 +222,7 @@ func endlessNodes(n int, name func(i int) string) http.HandlerFunc {
 	for i := range n {
 		page.Items = append(page.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name(i)}})
 	}
-	return func(w http.ResponseWriter, _ *http.Request) { _ = pageDecoder.Encode(page, w) }
+	return func(w http.ResponseWriter, _ *http.Request) { _ = chunkDecoder.Encode(page, w) }
 }
 
 func TestLeasesThatCannotBeListedAreUnknown(t *testing.T) {
@@ -244,7 +244,7 @@ func TestLeasesThatCannotBeListedAreUnknown(t *testing.T) {
 		"no date": {
 			func(w http.ResponseWriter, _ *http.Request) {
 				w.Header()["Date"] = nil
-				_ = pageDecoder.Encode(&metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadataList", APIVersion: "meta.k8s.io/v1"}}, w)
+				_ = chunkDecoder.Encode(&metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadataList", APIVersion: "meta.k8s.io/v1"}}, w)
 			}, 1,
 			probe.Outcome{Class: "UnexpectedAnswer", Detail: "the answer to a list of nodes or leases has no Date header, by which leases are judged"},
 		},

@@ -11,7 +11,6 @@ package probing
 import (
 	"context"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -44,6 +43,9 @@ type Handler interface {
 	Observe(key Key, run probe.Run) (next time.Time)
 }
 
+// workers is how many runs there may be at once, not counting those that wait for a slow server, of which there may be as many as targets.
+const workers = 256
+
 // Prober runs the probes of all targets. Set its fields before Start.
 type Prober struct {
 	Handler Handler
@@ -51,9 +53,6 @@ type Prober struct {
 	Policy kubeconfig.Policy
 	// Witnesses are asked when an external probe fails. Default: an empty set.
 	Witnesses *Witnesses
-	// Workers is how many runs there may be at once, not counting those that wait for a slow server, of which there may be as many as
-	// targets. Default: 256.
-	Workers int
 	// RedialEvery is after how many runs a probe dials a new connection even though the old one works. Default: 6, which detects within a
 	// minute that new connections fail, at an interval of 10 s.
 	RedialEvery int
@@ -64,15 +63,10 @@ type Prober struct {
 	listSlots *listSlots
 	// listTimeout bounds a listing, whatever a config's probeTimeout is.
 	listTimeout time.Duration
-	mu          sync.Mutex
-	targets     map[Key]*target // needs mu
 }
 
 // Init sets defaults. Afterwards targets may be set; they run once the Prober starts.
 func (p *Prober) Init() *Prober {
-	if p.Workers == 0 {
-		p.Workers = 256
-	}
 	if p.RedialEvery == 0 {
 		p.RedialEvery = 6
 	}
@@ -83,8 +77,7 @@ func (p *Prober) Init() *Prober {
 		p.Witnesses = (&Witnesses{}).Init()
 	}
 	p.listSlots, p.listTimeout = newSlots(), maxListing
-	p.targets = map[Key]*target{}
-	p.scheduler = newScheduler(p.Clock, p.Workers, observeLateness)
+	p.scheduler = newScheduler(p.Clock, workers, observeLateness)
 	return p
 }
 
@@ -99,14 +92,12 @@ func (p *Prober) NeedLeaderElection() bool { return true }
 
 // Set adds a target, which first runs at that time, or updates it; then it runs by that time at the latest. Connections
 // are kept where the Secret is the same. The error is a [kubeconfig.Refusal]; then the target isn't probed until it is set
-// again.
+// again. A key has one caller at a time.
 func (p *Prober) Set(key Key, spec Target, first time.Time) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	known := p.targets[key]
+	known := p.target(key)
 	wanted, err := p.prepare(known, spec)
 	if err != nil {
-		p.remove(key)
+		p.Remove(key)
 		return err
 	}
 	if known != nil {
@@ -116,9 +107,14 @@ func (p *Prober) Set(key Key, spec Target, first time.Time) error {
 	}
 	t := &target{prober: p, key: key}
 	t.next.Store(wanted)
-	p.targets[key] = t
 	p.scheduler.add(key, t, first)
 	return nil
+}
+
+// target is the one of a key, nil when it isn't probed.
+func (p *Prober) target(key Key) *target {
+	t, _ := p.scheduler.task(key).(*target)
+	return t
 }
 
 // prepare makes clients for the credentials that aren't known yet.
@@ -158,9 +154,7 @@ func (p *Prober) RunBy(key Key, by time.Time) { p.scheduler.advance(key, by) }
 
 // Servers are those that a target's probes go to, as host:port: from inside and from outside. None when it isn't probed.
 func (p *Prober) Servers(key Key) []string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	t := p.targets[key]
+	t := p.target(key)
 	if t == nil {
 		return nil
 	}
@@ -169,16 +163,7 @@ func (p *Prober) Servers(key Key) []string {
 }
 
 // Remove ends the probing of a target. A run in progress is finished.
-func (p *Prober) Remove(key Key) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.remove(key)
-}
-
-func (p *Prober) remove(key Key) {
-	delete(p.targets, key)
-	p.scheduler.remove(key)
-}
+func (p *Prober) Remove(key Key) { p.scheduler.remove(key) }
 
 // target is the task that probes one target.
 type target struct {
@@ -237,7 +222,7 @@ func (t *target) ask(ctx context.Context, side string, c *client) probe.Outcome 
 	return outcome
 }
 
-// maxListing is how long a listing may have its slot: the leases of 5,000 nodes take 100 pages.
+// maxListing is how long a listing may have its slot: the leases of 5,000 nodes take 100 chunks.
 const maxListing = 10 * time.Second
 
 // listLeases adds the leases to a run, or why they can't be listed.
@@ -259,7 +244,7 @@ func (t *target) listLeases(ctx context.Context, run *probe.Run) {
 	ctx, cancelList := context.WithTimeout(ctx, t.prober.listTimeout)
 	defer cancelList()
 	defer func() { t.slow = ctx.Err() != nil }()
-	found, err := t.current.external.client.nodeLeases(ctx, clock, min(t.current.timeout-clock.Since(began), t.prober.listTimeout), *t.current.nodeLeases)
+	leases, ahead, err := t.current.external.client.nodeLeases(ctx, clock, min(t.current.timeout-clock.Since(began), t.prober.listTimeout), *t.current.nodeLeases)
 	if err != nil {
 		t.current.external.client.close() // it may have broken, or still receive
 		run.ListError = classify(err)
@@ -269,7 +254,7 @@ func (t *target) listLeases(ctx context.Context, run *probe.Run) {
 	}
 	now := clock.Now()
 	observeProbe("leases", probe.Outcome{Class: probe.OK}, now.Sub(began))
-	run.Leases, run.ServerTime = found.nodes, found.serverTime.Add(now.Sub(found.readAt))
+	run.Leases, run.ServerTime = leases, now.Add(ahead)
 }
 
 // applySettings makes the next settings current, and closes connections that were made with other credentials.

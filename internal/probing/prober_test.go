@@ -38,7 +38,7 @@ func startProber(t *testing.T) (*Prober, *recordingHandler) {
 	t.Helper()
 	h := &recordingHandler{clock: testclock.NewFakeClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)), runs: make(chan probe.Run, 1)}
 	// By chance the first connection gets up to RedialEvery runs: of so many none of these tests sees the last.
-	p := (&Prober{Handler: h, Policy: loopback, Workers: 2, RedialEvery: math.MaxInt32, Clock: h.clock}).Init()
+	p := (&Prober{Handler: h, Policy: loopback, RedialEvery: math.MaxInt32, Clock: h.clock}).Init()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- p.Start(ctx) }()

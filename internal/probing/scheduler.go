@@ -65,6 +65,16 @@ func (s *scheduler) add(key Key, t task, first time.Time) {
 	s.runBy(key, first)
 }
 
+// task is the one of a key, nil when there is none.
+func (s *scheduler) task(key Key) task {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.entries[key]; e != nil {
+		return e.task
+	}
+	return nil
+}
+
 // advance moves a task's next run to that time, if it would be later.
 func (s *scheduler) advance(key Key, by time.Time) {
 	s.mu.Lock()
@@ -176,7 +186,7 @@ func (s *scheduler) end(key Key, e *entry, next time.Time) (stays bool) {
 }
 
 const (
-	// maxListings is how many clusters' leases are listed at once: a page takes memory, and its size is the server's.
+	// maxListings is how many clusters' leases are listed at once: a chunk takes memory, and its size is the server's.
 	maxListings = 16
 	// maxSlow is how many more are listed at once of servers whose last list was too slow: they must not occupy all slots.
 	maxSlow = 4

@@ -41,8 +41,8 @@ type Witnesses struct {
 	Clock clock.WithTicker
 
 	all        atomic.Pointer[witnessSet]
-	changed    chan struct{}        // holds one notice at most
-	withSeries map[string][]witness // those with metric series; only Start's goroutine uses it
+	changed    chan struct{}                  // holds one notice at most
+	withSeries map[string][]guardrail.Witness // those with metric series; only Start's goroutine uses it
 
 	mu     sync.Mutex
 	silent map[string][]SilentWitness // needs mu; those that didn't answer, by Guardrail
@@ -50,15 +50,9 @@ type Witnesses struct {
 
 // witnessSet are all witnesses, by the Guardrail that names them.
 type witnessSet struct {
-	named      map[string][]witness
+	named      map[string][]guardrail.Witness
 	queries    singleflight.Group
 	lastAnswer atomic.Pointer[answer]
-}
-
-// witness is one that can be asked.
-type witness struct {
-	guardrail.Witness
-	tls *tls.Config
 }
 
 // answer is what they said when they were asked last.
@@ -85,37 +79,18 @@ func (w *Witnesses) Init() *Witnesses {
 
 // Set replaces all witnesses, by the Guardrail that names them. Nothing changes when they are the same.
 func (w *Witnesses) Set(named map[string][]guardrail.Witness) {
-	if maps.EqualFunc(named, w.all.Load().named, sameWitnesses) {
+	if maps.EqualFunc(named, w.all.Load().named, slices.Equal[[]guardrail.Witness]) {
 		return
 	}
-	all := &witnessSet{named: map[string][]witness{}}
-	for guardrailName, witnesses := range named {
-		for _, one := range witnesses {
-			all.named[guardrailName] = append(all.named[guardrailName], newWitness(one))
-		}
-	}
-	w.all.Store(all)
+	w.all.Store(&witnessSet{named: maps.Clone(named)})
 	select {
 	case w.changed <- struct{}{}:
 	default: // a check is requested already
 	}
 }
 
-func sameWitnesses(a []guardrail.Witness, b []witness) bool {
-	return slices.EqualFunc(a, b, func(a guardrail.Witness, b witness) bool { return a == b.Witness })
-}
-
 // Any says whether there are any.
 func (w *Witnesses) Any() bool { return len(w.all.Load().named) > 0 }
-
-func newWitness(one guardrail.Witness) witness {
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if one.CABundle != "" {
-		config.RootCAs = x509.NewCertPool()
-		config.RootCAs.AppendCertsFromPEM([]byte(one.CABundle)) // without a valid certificate no server is trusted, and the witness is silent
-	}
-	return witness{one, config}
-}
 
 // Vouch says whether witnesses answer, asked at that time or later: at least one of each Guardrail that names any. It is false without
 // witnesses, and when the answers take longer than five seconds, waiting for an earlier query included.
@@ -168,12 +143,12 @@ func (w *Witnesses) ask(ctx context.Context, all *witnessSet, from time.Time) er
 	return nil
 }
 
-func anyAnswers(ctx context.Context, policy kubeconfig.Policy, of []witness) bool {
+func anyAnswers(ctx context.Context, policy kubeconfig.Policy, of []guardrail.Witness) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	answers := make(chan bool, len(of))
 	for _, one := range of {
-		go func() { answers <- one.ask(ctx, policy) == nil }()
+		go func() { answers <- handshake(ctx, policy, one) == nil }()
 	}
 	for range of {
 		if <-answers {
@@ -183,11 +158,16 @@ func anyAnswers(ctx context.Context, policy kubeconfig.Policy, of []witness) boo
 	return false
 }
 
-// ask returns when the handshake is done.
-func (one *witness) ask(ctx context.Context, policy kubeconfig.Policy) error {
+// handshake returns when one with the witness is done.
+func handshake(ctx context.Context, policy kubeconfig.Policy, one guardrail.Witness) error {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
-	dialer := tls.Dialer{NetDialer: &net.Dialer{Control: policy.Control, KeepAlive: -1}, Config: one.tls}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if one.CABundle != "" {
+		config.RootCAs = x509.NewCertPool()
+		config.RootCAs.AppendCertsFromPEM([]byte(one.CABundle)) // without a valid certificate no server is trusted, and the witness is silent
+	}
+	dialer := tls.Dialer{NetDialer: &net.Dialer{Control: policy.Control, KeepAlive: -1}, Config: config}
 	conn, err := dialer.DialContext(ctx, "tcp", one.Address)
 	if err == nil {
 		_ = conn.Close() // nothing was sent
@@ -239,7 +219,7 @@ func (w *Witnesses) check(ctx context.Context) {
 	}
 	for guardrailName, witnesses := range w.withSeries {
 		for _, one := range witnesses {
-			if !slices.ContainsFunc(named[guardrailName], func(is witness) bool { return is.Name == one.Name }) {
+			if !slices.ContainsFunc(named[guardrailName], func(is guardrail.Witness) bool { return is.Name == one.Name }) {
 				witnessUp.DeleteLabelValues(guardrailName, one.Name)
 			}
 		}
@@ -249,7 +229,7 @@ func (w *Witnesses) check(ctx context.Context) {
 
 // silentWitnesses asks each of them by itself, and once more if it doesn't answer, since one lost handshake says little. Each Guardrail has an
 // entry.
-func silentWitnesses(ctx context.Context, policy kubeconfig.Policy, named map[string][]witness) map[string][]SilentWitness {
+func silentWitnesses(ctx context.Context, policy kubeconfig.Policy, named map[string][]guardrail.Witness) map[string][]SilentWitness {
 	var mu sync.Mutex
 	var queries sync.WaitGroup
 	silent := map[string][]SilentWitness{} // needs mu
@@ -257,10 +237,10 @@ func silentWitnesses(ctx context.Context, policy kubeconfig.Policy, named map[st
 		silent[guardrailName] = nil
 		for _, one := range witnesses {
 			queries.Go(func() {
-				if one.ask(ctx, policy) == nil {
+				if handshake(ctx, policy, one) == nil {
 					return
 				}
-				if err := one.ask(ctx, policy); err != nil {
+				if err := handshake(ctx, policy, one); err != nil {
 					mu.Lock()
 					defer mu.Unlock()
 					silent[guardrailName] = append(silent[guardrailName], SilentWitness{one.Name, one.Address, reason(err)})

@@ -29,7 +29,6 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
 	"github.com/resourcestack/autohealer/internal/guard"
-	"github.com/resourcestack/autohealer/internal/kube/survey"
 )
 
 // probed names a dependent of each sort.
@@ -155,13 +154,13 @@ func TestAVersionThatIsntServedHasNoScale(t *testing.T) {
 	lama := func(version, name string) probe.Ref {
 		return probe.Ref{APIVersion: "example.com/" + version, Kind: "Lama", Name: name}
 	}
-	for ref, want := range map[probe.Ref]survey.Dependent{
+	for ref, want := range map[probe.Ref]probe.DependentFacts{
 		{APIVersion: "apps/v1", Kind: "Deployment", Name: "db"}:      {Replicas: 3, Pods: "app=db"},
 		{APIVersion: "apps/v1beta1", Kind: "Deployment", Name: "db"}: {Unscalable: true},
 		lama("v1", "gone"): {Missing: true},
 		lama("v1", "here"): {Replicas: 2},
 	} {
-		if got, err := s.Dependent(t.Context(), "shop", ref); err != nil || got != want {
+		if got, err := s.Dependent(t.Context(), "shop", ref); err != nil || !cmp.Equal(got, want) {
 			t.Errorf("%s: %+v, %v; want %+v", ref, got, err, want)
 		}
 	}

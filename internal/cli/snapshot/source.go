@@ -127,7 +127,7 @@ func (o *Objects) storeSecret(name types.NamespacedName, key string, found kubec
 }
 
 // Dependent tells what is scaled.
-func (s *Snapshot) Dependent(ctx context.Context, namespace string, ref probe.Ref) (survey.Dependent, error) {
+func (s *Snapshot) Dependent(ctx context.Context, namespace string, ref probe.Ref) (probe.DependentFacts, error) {
 	if s.live == nil {
 		return s.Objects.scaleOf(namespace, ref)
 	}
@@ -163,22 +163,22 @@ func (s *Snapshot) Annotations(ctx context.Context, namespace string, ref probe.
 }
 
 // scaleOf is the scale of an object, as it is here, or as a workload says.
-func (o *Objects) scaleOf(namespace string, ref probe.Ref) (survey.Dependent, error) {
+func (o *Objects) scaleOf(namespace string, ref probe.Ref) (probe.DependentFacts, error) {
 	kind, name := ref.GroupVersionKind(), types.NamespacedName{Namespace: namespace, Name: ref.Name}
 	scale, there := o.find(scaleKind.GroupKind(), types.NamespacedName{Namespace: namespace, Name: inVersion(kind) + "/" + ref.Name})
 	workload, runs := o.find(kind.GroupKind(), name)
 	switch {
 	case o.has(unserved(kind, ofScale)):
-		return survey.Dependent{Unscalable: true}, nil
+		return probe.DependentFacts{Unscalable: true}, nil
 	case there:
 		of := scale.typed.(*autoscalingv1.Scale)
-		return survey.Dependent{Replicas: of.Spec.Replicas, Pods: of.Status.Selector}, nil
+		return probe.DependentFacts{Replicas: of.Spec.Replicas, Pods: of.Status.Selector}, nil
 	case scales[kind] && runs:
 		return scaleIn(workload.raw)
 	case o.has(scaleless(kind, name)), scales[kind] && o.covers(kind.GroupKind(), name, ""):
-		return survey.Dependent{Missing: true}, nil
+		return probe.DependentFacts{Missing: true}, nil
 	}
-	return survey.Dependent{}, notInFacts("%s in namespace %s is", ref, namespace)
+	return probe.DependentFacts{}, notInFacts("%s in namespace %s is", ref, namespace)
 }
 
 // scales are the kinds whose objects say what their scale is.
@@ -186,20 +186,20 @@ var scales = map[schema.GroupVersionKind]bool{
 	{Group: "apps", Version: "v1", Kind: "Deployment"}: true, {Group: "apps", Version: "v1", Kind: "StatefulSet"}: true, {Group: "apps", Version: "v1", Kind: "ReplicaSet"}: true,
 }
 
-func scaleIn(workload *unstructured.Unstructured) (survey.Dependent, error) {
+func scaleIn(workload *unstructured.Unstructured) (probe.DependentFacts, error) {
 	var spec struct {
 		Replicas *int32                `json:"replicas"`
 		Selector *metav1.LabelSelector `json:"selector"`
 	}
 	fields, _, _ := unstructured.NestedMap(workload.Object, "spec")
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &spec); err != nil {
-		return survey.Dependent{}, fmt.Errorf("read the scale of %s %s: %w", workload.GetKind(), workload.GetName(), err)
+		return probe.DependentFacts{}, fmt.Errorf("read the scale of %s %s: %w", workload.GetKind(), workload.GetName(), err)
 	}
 	pods, err := metav1.LabelSelectorAsSelector(spec.Selector)
 	if err != nil {
-		return survey.Dependent{}, fmt.Errorf("read the selector of %s %s: %w", workload.GetKind(), workload.GetName(), err)
+		return probe.DependentFacts{}, fmt.Errorf("read the selector of %s %s: %w", workload.GetKind(), workload.GetName(), err)
 	}
-	return survey.Dependent{Replicas: ptr.Deref(spec.Replicas, 1), Pods: pods.String()}, nil
+	return probe.DependentFacts{Replicas: ptr.Deref(spec.Replicas, 1), Pods: pods.String()}, nil
 }
 
 // Types asks for the kinds' schemas, which aren't in a file.

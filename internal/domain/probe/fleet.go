@@ -41,16 +41,12 @@ type Fleet struct {
 	// votes has the namespaces of the acting members, with how many each has. A namespace has one vote on the breaker, however
 	// many configs probe it. unrecovered has those of the members that are so.
 	votes, unrecovered namespaceCounts
-	// unhealthy are the members that turned so and are so still, but for those that are trusted.
-	unhealthy map[TargetKey]*member
-	breaker   limit.Breaker
+	breaker            limit.Breaker
 	// openedHere: this process opened the breaker. recoveredSince is since when few are unrecovered while it is open; zero while many are.
 	openedHere     bool
 	recoveredSince time.Time
-	// scaleUps are the targets that began to be scaled up lately, the oldest first; waiting are those that may not yet, with when
-	// they asked last.
+	// scaleUps are the targets that began to be scaled up lately, the oldest first.
 	scaleUps []scaleUpStart
-	waiting  map[TargetKey]time.Time
 	// suspendedUntil is until when nothing is scaled down: our clock stepped.
 	suspendedUntil time.Time
 }
@@ -68,8 +64,12 @@ type member struct {
 	active bool
 	// unknown: it isn't known yet whether a dependent is scaled down, so it counts as scaled down.
 	unknown bool
-	// down: something of it is scaled down, or about to be. scalingUp: it began to be scaled up.
+	// down: something of it is scaled down, or about to be. scalingUp: it began to be scaled up. waitingSince is when it last
+	// requested that and had to wait; zero when it doesn't.
 	down, scalingUp bool
+	waitingSince    time.Time
+	// turned: it turned unhealthy and is so still, and no reset of the breaker has trusted that.
+	turned bool
 	// lastHealthy is when its external side was last seen to work, and firstFailed when it was first seen to fail since; zero while it
 	// works. The cause came in between.
 	lastHealthy, firstFailed time.Time
@@ -83,7 +83,7 @@ func (m *member) unrecovered() bool { return !m.exempt && !m.healthy && !m.vouch
 
 // NewFleet is a fleet without targets.
 func NewFleet(limits limit.Limits) *Fleet {
-	return &Fleet{limits: limits, members: map[TargetKey]*member{}, unhealthy: map[TargetKey]*member{}, votes: namespaceCounts{}, unrecovered: namespaceCounts{}, tenant: map[string]tally{}, waiting: map[TargetKey]time.Time{}}
+	return &Fleet{limits: limits, members: map[TargetKey]*member{}, votes: namespaceCounts{}, unrecovered: namespaceCounts{}, tenant: map[string]tally{}}
 }
 
 // SetLimits takes over limits that changed. What is down stays down.
@@ -164,7 +164,7 @@ func (f *Fleet) SetActive(t TargetKey, acts bool, now time.Time) (opened bool) {
 	defer f.mu.Unlock()
 	before := false
 	m := f.change(t, func(m *member) { before, m.active = m.active, acts })
-	return m != nil && before != acts && f.unhealthy[t] != nil && f.openIfCorrelated(m, now)
+	return m != nil && before != acts && m.turned && f.openIfCorrelated(m, now)
 }
 
 // SetExempt takes in whether nobody expects a target to be healthy: it is hibernated, its config only observes or is being deleted, or its
@@ -190,11 +190,11 @@ func (f *Fleet) ObserveRun(t TargetKey, s *State, now time.Time) (changed bool) 
 	m.recordOutage(s)
 	switch {
 	case s.UnhealthySince.IsZero():
-		delete(f.unhealthy, t)
+		m.turned = false
 	case s.UnhealthySince.Equal(s.At) && !m.down: // what was down before a restart doesn't turn now
-		f.unhealthy[t] = m
+		m.turned = true
 		return f.openIfCorrelated(m, now)
-	case lostVouch && f.unhealthy[t] != nil:
+	case lostVouch && m.turned:
 		return f.openIfCorrelated(m, now)
 	}
 	return f.closeOnceRecovered(now)
@@ -228,10 +228,9 @@ func (f *Fleet) ObserveUnprobed(t TargetKey) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.change(t, func(m *member) {
-		m.probed, m.healthy, m.vouched = false, false, false
+		m.probed, m.healthy, m.vouched, m.turned = false, false, false, false
 		m.lastHealthy, m.firstFailed = time.Time{}, time.Time{}
 	})
-	delete(f.unhealthy, t)
 }
 
 // Forget removes a target that is gone, with nothing down.
@@ -249,8 +248,6 @@ func (f *Fleet) forget(t TargetKey) {
 	}
 	f.count(m, -1)
 	delete(f.members, t)
-	delete(f.unhealthy, t)
-	delete(f.waiting, t)
 	if len(f.members) == 0 {
 		f.breaker = limit.Breaker{}
 	}

@@ -1,7 +1,6 @@
 package probe
 
 import (
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -59,10 +58,11 @@ type DependentFacts struct {
 	// Hold and Ignore are what its annotations ask for, where they were read.
 	Hold   *hold.Hold
 	Ignore bool
-	// PodsUnknown: its scale doesn't tell which pods are its. Own: its pods run Autohealer.
-	PodsUnknown, Own bool
-	// BehindServices are the Services of its namespace that its pods are behind.
-	BehindServices []string
+	// Pods selects its pods, as its scale says; "" when that doesn't tell. Own: they run Autohealer.
+	Pods string
+	Own  bool
+	// ProbedService of its namespace that its pods are behind and that a probe leads to; "" for none.
+	ProbedService string
 	// Scalers are what else scales it, such as HorizontalPodAutoscaler/web.
 	Scalers []string
 	// Others are the ProbeConfigs, by namespace/name, that name it too.
@@ -183,23 +183,13 @@ func (f *Forecast) countDependent(c *Config, namespace string, dependent Depende
 
 // countProtected looks whether a dependent is what is probed, or Autohealer.
 func (f *Forecast) countProtected(namespace, name string, d DependentFacts, facts TargetFacts) {
-	if probed := facts.probedService(namespace, d.BehindServices); probed != "" {
-		sample.Add(&f.BackingDependents, &f.BackingDependentNames, name, " (", probed, ")")
+	if d.ProbedService != "" {
+		sample.Add(&f.BackingDependents, &f.BackingDependentNames, name, " (", d.ProbedService, ")")
 	}
-	if d.PodsUnknown && (facts.Internal.Service.Namespace == namespace || facts.External.Service.Namespace == namespace) {
+	if !d.Missing && d.Pods == "" && (facts.Internal.Service.Namespace == namespace || facts.External.Service.Namespace == namespace) {
 		sample.Add(&f.UnclearDependents, &f.UnclearDependentNames, name)
 	}
 	if d.Own {
 		sample.Add(&f.OwnDependents, &f.OwnDependentNames, name)
 	}
-}
-
-// probedService is the first of these Services that one of the probes leads to, "" for none.
-func (t TargetFacts) probedService(namespace string, services []string) string {
-	for _, k := range []KubeconfigFacts{t.Internal, t.External} {
-		if k.Service.Namespace == namespace && slices.Contains(services, k.Service.Name) {
-			return k.Service.Name
-		}
-	}
-	return ""
 }

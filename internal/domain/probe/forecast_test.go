@@ -34,7 +34,7 @@ func TestWhatAConfigWouldDo(t *testing.T) {
 	facts := func(change func(*probe.TargetFacts)) probe.TargetFacts {
 		f := probe.TargetFacts{
 			Internal: probe.KubeconfigFacts{Server: "kube-apiserver.shoot.svc:443", Service: service}, External: probe.KubeconfigFacts{Server: "api.example.com:443"},
-			Dependents: []probe.DependentFacts{{Replicas: 1}, {Replicas: 2}},
+			Dependents: []probe.DependentFacts{{Replicas: 1, Pods: "a"}, {Replicas: 2, Pods: "b"}},
 		}
 		change(&f)
 		return f
@@ -55,24 +55,24 @@ func TestWhatAConfigWouldDo(t *testing.T) {
 		"two unknown servers aren't one": {func(f *probe.TargetFacts) { f.Dependents = nil; f.External.Server, f.Internal.Server = "", "" }, probe.Forecast{}},
 		"one is behind what is probed": {func(f *probe.TargetFacts) {
 			f.Dependents = f.Dependents[:1]
-			f.Dependents[0] = probe.DependentFacts{BehindServices: []string{"a", "kube-apiserver"}}
+			f.Dependents[0] = probe.DependentFacts{Pods: "a", ProbedService: "kube-apiserver"}
 		},
 			probe.Forecast{BackingDependents: 1, BackingDependentNames: []string{"shoot/Deployment/kcm (kube-apiserver)"}}},
-		"of one nobody knows the pods, and a Service here is probed": {func(f *probe.TargetFacts) { f.Dependents = []probe.DependentFacts{{PodsUnknown: true}} },
+		"of one nobody knows the pods, and a Service here is probed": {func(f *probe.TargetFacts) { f.Dependents = []probe.DependentFacts{{}} },
 			probe.Forecast{UnclearDependents: 1, UnclearDependentNames: []string{"shoot/Deployment/kcm"}}},
 		"of one nobody knows the pods, and no Service here is probed": {func(f *probe.TargetFacts) {
-			f.Dependents = []probe.DependentFacts{{PodsUnknown: true}}
+			f.Dependents = []probe.DependentFacts{{}}
 			f.Internal.Service = types.NamespacedName{}
 		}, probe.Forecast{}},
-		"one runs Autohealer": {func(f *probe.TargetFacts) { f.Dependents = []probe.DependentFacts{{}, {Own: true}} }, probe.Forecast{OwnDependents: 1, OwnDependentNames: []string{"shoot/Deployment/mcm"}}},
-		"one can't be scaled": {func(f *probe.TargetFacts) { f.Dependents = []probe.DependentFacts{{}, {Unscalable: true}} }, probe.Forecast{UnscalableDependents: 1, UnscalableDependentNames: []string{"shoot/Deployment/mcm"}}},
-		"one is missing":      {func(f *probe.TargetFacts) { f.Dependents = []probe.DependentFacts{{}, {Missing: true}} }, probe.Forecast{MissingDependents: 1, MissingDependentNames: []string{"shoot/Deployment/mcm"}}},
+		"one runs Autohealer": {func(f *probe.TargetFacts) { f.Dependents = []probe.DependentFacts{{Pods: "a"}, {Pods: "b", Own: true}} }, probe.Forecast{OwnDependents: 1, OwnDependentNames: []string{"shoot/Deployment/mcm"}}},
+		"one can't be scaled": {func(f *probe.TargetFacts) { f.Dependents = []probe.DependentFacts{{Pods: "a"}, {Unscalable: true}} }, probe.Forecast{UnscalableDependents: 1, UnscalableDependentNames: []string{"shoot/Deployment/mcm"}}},
+		"one is missing":      {func(f *probe.TargetFacts) { f.Dependents = []probe.DependentFacts{{Pods: "a"}, {Missing: true}} }, probe.Forecast{MissingDependents: 1, MissingDependentNames: []string{"shoot/Deployment/mcm"}}},
 		"one has an autoscaler": {func(f *probe.TargetFacts) {
-			f.Dependents = []probe.DependentFacts{{Scalers: []string{"HorizontalPodAutoscaler/x"}}}
+			f.Dependents = []probe.DependentFacts{{Pods: "a", Scalers: []string{"HorizontalPodAutoscaler/x"}}}
 		},
 			probe.Forecast{AutoscaledDependents: 1, AutoscaledDependentNames: []string{"shoot/Deployment/kcm (HorizontalPodAutoscaler/x)"}}},
 		"one is another config's": {func(f *probe.TargetFacts) {
-			f.Dependents = []probe.DependentFacts{{Others: []string{"shoot/main", "shoot/other"}}}
+			f.Dependents = []probe.DependentFacts{{Pods: "a", Others: []string{"shoot/main", "shoot/other"}}}
 		},
 			probe.Forecast{SharedDependents: 1, SharedDependentNames: []string{"shoot/Deployment/kcm (shoot/other)"}}},
 	} {

@@ -34,16 +34,7 @@ const (
 
 // String names the result as metrics and logs do.
 func (r Result) String() string {
-	switch r {
-	case Success:
-		return "success"
-	case Failure:
-		return "failure"
-	case Transient:
-		return "transient"
-	default:
-		return "unknown"
-	}
+	return [...]string{"unknown", "success", "failure", "transient"}[r]
 }
 
 // Class is what happened in a run of a probe, as status and metrics name it.
@@ -109,16 +100,6 @@ func (c Class) Result() Result { return results[c] }
 // isPermanent says that it won't pass by itself.
 func (c Class) isPermanent() bool {
 	return c == Forbidden || c == Unauthorized || c == UnexpectedAnswer || c == Redirected
-}
-
-// Unusable says that a human must change the Secret or the rights before the probe can run.
-func (c Class) Unusable() bool {
-	switch c {
-	case SecretMissing, SecretForbidden, KubeconfigInvalid, KubeconfigUnsafe, AddressRefused:
-		return true
-	default:
-		return false
-	}
 }
 
 // Counts are what the latest runs of one probe add up to. The zero value is a probe that never ran.

@@ -93,17 +93,16 @@ func (f *Fleet) AcquireScaleUp(t TargetKey, now time.Time) Permit {
 	}
 	f.scaleUps = slices.DeleteFunc(f.scaleUps, func(r scaleUpStart) bool { return now.Sub(r.at) >= f.Timings.ScaleUpWindow() })
 	if len(f.scaleUps) >= maxScaleUpStarts {
-		f.waiting[t] = now
+		m.waitingSince = now
 		return Permit{Reason: HeldByPace, RequeueAt: f.scaleUps[0].at.Add(f.Timings.ScaleUpWindow()),
 			Message: fmt.Sprintf("%d targets began to be scaled up in the last %s", len(f.scaleUps), f.Timings.ScaleUpWindow())}
 	}
 	if f.mustYield(t, now) {
-		f.waiting[t] = now
+		m.waitingSince = now
 		return Permit{Reason: HeldByPace, RequeueAt: now.Add(yieldRetry), Message: "another target of this namespace began to be scaled up lately, and those of others wait"}
 	}
-	delete(f.waiting, t)
 	f.scaleUps = append(f.scaleUps, scaleUpStart{namespace: t.Namespace, at: now})
-	m.scalingUp = true
+	m.scalingUp, m.waitingSince = true, time.Time{}
 	return Permit{Allowed: true}
 }
 
@@ -124,8 +123,8 @@ func (f *Fleet) mustYield(t TargetKey, now time.Time) bool {
 	if !had.Has(t.Namespace) {
 		return false
 	}
-	for other, asked := range f.waiting {
-		if now.Sub(asked) <= f.Timings.ScaleUpWindow()+yieldRetry && !had.Has(other.Namespace) {
+	for _, other := range f.members {
+		if now.Sub(other.waitingSince) <= f.Timings.ScaleUpWindow()+yieldRetry && !had.Has(other.namespace) {
 			return true
 		}
 	}
@@ -229,8 +228,8 @@ func (f *Fleet) openIfCorrelated(turned *member, now time.Time) (opened bool) {
 		return false
 	}
 	broke := sets.New[string]()
-	for _, m := range f.unhealthy {
-		if m.counts() && !m.vouched && correlated(turned, m) {
+	for _, m := range f.members {
+		if m.turned && m.counts() && !m.vouched && correlated(turned, m) {
 			broke.Insert(m.namespace)
 		}
 	}
@@ -292,6 +291,8 @@ func (f *Fleet) Reset(id string) (closed bool) {
 	if !f.breaker.ResetBy(id) {
 		return false
 	}
-	clear(f.unhealthy) // so the wave is over
+	for _, m := range f.members { // so the wave is over
+		m.turned = false
+	}
 	return f.breaker.Close()
 }

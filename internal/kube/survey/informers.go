@@ -202,7 +202,7 @@ func FactsOf(found kubeconfig.Inspection) probe.KubeconfigFacts {
 }
 
 // Dependent reads an object's scale.
-func (l *Live) Dependent(ctx context.Context, namespace string, ref probe.Ref) (Dependent, error) {
+func (l *Live) Dependent(ctx context.Context, namespace string, ref probe.Ref) (probe.DependentFacts, error) {
 	object := &unstructured.Unstructured{}
 	object.SetAPIVersion(ref.APIVersion)
 	object.SetKind(ref.Kind)
@@ -215,19 +215,19 @@ func (l *Live) Dependent(ctx context.Context, namespace string, ref probe.Ref) (
 	case err == nil:
 		return readScale(scale)
 	case meta.IsNoMatchError(err):
-		return Dependent{Unscalable: true}, nil
+		return probe.DependentFacts{Unscalable: true}, nil
 	}
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) { // the object or the subresource: the answers are alike
 		switch scalable, unknown := l.scalable(ref); {
 		case unknown != nil:
-			return Dependent{}, unknown
+			return probe.DependentFacts{}, unknown
 		case !scalable:
-			return Dependent{Unscalable: true}, nil
+			return probe.DependentFacts{Unscalable: true}, nil
 		case apierrors.IsNotFound(err):
-			return Dependent{Missing: true}, nil
+			return probe.DependentFacts{Missing: true}, nil
 		}
 	}
-	return Dependent{}, fmt.Errorf("read the scale of %s in namespace %s: %w", ref, namespace, err)
+	return probe.DependentFacts{}, fmt.Errorf("read the scale of %s in namespace %s: %w", ref, namespace, err)
 }
 
 // Annotations reads an object's metadata.
@@ -261,10 +261,10 @@ func (l *Live) scalable(ref probe.Ref) (bool, error) {
 	return slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool { return r.Kind == ref.Kind && scaled[r.Name] }), nil
 }
 
-func readScale(object *unstructured.Unstructured) (Dependent, error) {
+func readScale(object *unstructured.Unstructured) (probe.DependentFacts, error) {
 	var scale autoscalingv1.Scale
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &scale); err != nil {
-		return Dependent{}, fmt.Errorf("read a scale: %w", err)
+		return probe.DependentFacts{}, fmt.Errorf("read a scale: %w", err)
 	}
-	return Dependent{Replicas: scale.Spec.Replicas, Pods: scale.Status.Selector}, nil
+	return probe.DependentFacts{Replicas: scale.Spec.Replicas, Pods: scale.Status.Selector}, nil
 }

@@ -56,7 +56,7 @@ func probers(t *testing.T, pc *v1alpha1.ProbeConfig) []any {
 	w.kubeconfigs = map[string]probe.KubeconfigFacts{
 		"in": {Server: "kube-apiserver.shop.svc:443"}, "out": {Server: "kube-apiserver.shop.svc:443"}, "unsafe": {Unsafe: "runs a command"}, "another": {Server: "api.shop.example:443"},
 	}
-	w.dependents["agent"], w.dependents["healer"] = Dependent{Unscalable: true}, Dependent{Pods: "app=healer"}
+	w.dependents["agent"], w.dependents["healer"] = probe.DependentFacts{Unscalable: true}, probe.DependentFacts{Pods: "app=healer"}
 	w.configs = []v1alpha1.ProbeConfig{*probeConfig("shop", "other", "apiserver")}
 	live, err := (&Survey{Cluster: w, Objects: w, Rights: onlyAble{}, OwnNamespace: "autohealer-system"}).Forecast(t.Context(), pc, limit.Builtin(), time.Time{})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -48,19 +49,10 @@ func NewPace() *rate.Limiter { return rate.NewLimiter(asksPerSecond, asksAtOnce)
 type Objects interface {
 	// Kubeconfig tells what a Secret holds.
 	Kubeconfig(ctx context.Context, namespace, secret string) (probe.KubeconfigFacts, error)
-	// Dependent tells what is scaled.
-	Dependent(ctx context.Context, namespace string, ref probe.Ref) (Dependent, error)
+	// Dependent tells what the scale of an object says, and nothing else.
+	Dependent(ctx context.Context, namespace string, ref probe.Ref) (probe.DependentFacts, error)
 	// Annotations of what is scaled; none where they may not be read.
 	Annotations(ctx context.Context, namespace string, ref probe.Ref) (map[string]string, error)
-}
-
-// Dependent is an object that may be scaled.
-type Dependent struct {
-	// Missing: there is no such object. Unscalable: its kind has no scale subresource, or there is no such kind.
-	Missing, Unscalable bool
-	Replicas            int32
-	// Pods selects its pods, as /scale tells; "" when it doesn't.
-	Pods string
 }
 
 // Cluster is what is known without asking.
@@ -189,7 +181,11 @@ func (s *Survey) target(ctx context.Context, c *probe.Config, namespace string) 
 				facts.Scalers = append(facts.Scalers, a.Name)
 			}
 		}
-		facts.Others = others(d.Ref)
+		for _, other := range others {
+			if slices.ContainsFunc(other.Dependents, func(of probe.Dependent) bool { return same(of.Ref, d.Ref) }) {
+				facts.Others = append(facts.Others, other.Key().String())
+			}
+		}
 		t.Dependents[i] = facts
 	}
 	return t, nil
@@ -226,9 +222,8 @@ func (s *Survey) dependent(ctx context.Context, namespace string, ref probe.Ref,
 	if err := s.wait(ctx); err != nil {
 		return probe.DependentFacts{}, err
 	}
-	d, err := s.Objects.Dependent(ctx, namespace, ref)
-	facts := probe.DependentFacts{Missing: d.Missing, Unscalable: d.Unscalable, Replicas: d.Replicas}
-	if err != nil || d.Missing || d.Unscalable {
+	facts, err := s.Objects.Dependent(ctx, namespace, ref)
+	if err != nil || facts.Missing || facts.Unscalable {
 		return facts, err
 	}
 	if s.Annotated {
@@ -238,19 +233,12 @@ func (s *Survey) dependent(ctx context.Context, namespace string, ref probe.Ref,
 		}
 		facts.Ignore, facts.Hold = probe.Ignored(annotations), hold.Of(annotations)
 	}
-	if facts.PodsUnknown = d.Pods == ""; facts.PodsUnknown {
-		return facts, nil
-	}
-	pods, err := labels.Parse(d.Pods)
-	if err != nil {
-		return facts, fmt.Errorf("read the selector of %s in namespace %s: %w", ref, namespace, err)
+	pods, err := podsOf(facts, namespace, ref)
+	if err != nil || pods == nil {
+		return facts, err
 	}
 	facts.Own = s.Cluster.RunsAutohealer(namespace, pods)
-	for _, service := range []types.NamespacedName{t.Internal.Service, t.External.Service} {
-		if service.Namespace == namespace && s.Cluster.Backs(service, pods) {
-			facts.BehindServices = append(facts.BehindServices, service.Name)
-		}
-	}
+	facts.ProbedService = s.backed(namespace, pods, t.Internal.Service, t.External.Service)
 	return facts, nil
 }
 
@@ -262,8 +250,8 @@ func (s *Survey) wait(ctx context.Context) error {
 	return errBusy
 }
 
-// others gives the ProbeConfigs that name an object of a namespace; the planner leaves out the one that is asked about.
-func (s *Survey) others(ctx context.Context, namespace string) (func(probe.Ref) []string, error) {
+// others are the configs that scale something in a namespace; the planner leaves out the one that is asked about.
+func (s *Survey) others(ctx context.Context, namespace string) (others []*probe.Config, err error) {
 	configs, err := s.Cluster.Configs(ctx, namespace)
 	if err != nil {
 		return nil, err
@@ -273,24 +261,8 @@ func (s *Survey) others(ctx context.Context, namespace string) (func(probe.Ref) 
 		if err != nil {
 			return nil, err
 		}
-		configs = append(configs[:len(configs):len(configs)], own...)
+		configs = append(slices.Clip(configs), own...)
 	}
-	naming, err := s.naming(ctx, namespace, configs)
-	return func(ref probe.Ref) (names []string) {
-		for _, other := range naming {
-			for _, d := range other.Dependents {
-				if same(d.Ref, ref) {
-					names = append(names, other.Key().String())
-				}
-			}
-		}
-		return names
-	}, err
-}
-
-// naming are those of the configs that scale something in the namespace.
-func (s *Survey) naming(ctx context.Context, namespace string, configs []v1alpha1.ProbeConfig) ([]*probe.Config, error) {
-	var naming []*probe.Config
 	for i := range configs {
 		other, err := probe.NewConfig(&configs[i], s.OwnNamespace)
 		if err != nil || configs[i].DeletionTimestamp != nil || idle(&configs[i]) {
@@ -301,10 +273,10 @@ func (s *Survey) naming(ctx context.Context, namespace string, configs []v1alpha
 			return nil, err
 		}
 		if reaches {
-			naming = append(naming, other)
+			others = append(others, other)
 		}
 	}
-	return naming, nil
+	return others, nil
 }
 
 // idle says whether a config does nothing: it only observes, or rules refuse it, and it has nothing to give back. It is judged

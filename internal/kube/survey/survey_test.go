@@ -33,7 +33,7 @@ type town struct {
 	configs    []v1alpha1.ProbeConfig
 
 	kubeconfigs map[string]probe.KubeconfigFacts
-	dependents  map[string]Dependent
+	dependents  map[string]probe.DependentFacts
 	annotations map[string]map[string]string
 	failing     error
 
@@ -95,7 +95,7 @@ func (t *town) Kubeconfig(_ context.Context, namespace, secret string) (probe.Ku
 	return t.kubeconfigs[secret], t.note(namespace + "/" + secret)
 }
 
-func (t *town) Dependent(_ context.Context, namespace string, ref probe.Ref) (Dependent, error) {
+func (t *town) Dependent(_ context.Context, namespace string, ref probe.Ref) (probe.DependentFacts, error) {
 	return t.dependents[ref.Name], t.note(namespace + "/" + ref.String())
 }
 
@@ -130,7 +130,7 @@ func everywhere(pc *v1alpha1.ProbeConfig, label string) *v1alpha1.ProbeConfig {
 func newTown() *town {
 	return &town{
 		kubeconfigs: map[string]probe.KubeconfigFacts{"in": {Server: "kube-apiserver.shop.svc:443"}, "out": {Server: "api.shop.example:443"}},
-		dependents:  map[string]Dependent{"kcm": {Replicas: 1, Pods: "app=kcm"}, "apiserver": {Replicas: 2, Pods: "app=apiserver"}},
+		dependents:  map[string]probe.DependentFacts{"kcm": {Replicas: 1, Pods: "app=kcm"}, "apiserver": {Replicas: 2, Pods: "app=apiserver"}},
 		backing:     map[string]labels.Set{"shop/kube-apiserver": {"app": "apiserver"}},
 	}
 }
@@ -201,20 +201,20 @@ func TestWhatAConfigWouldFind(t *testing.T) {
 		},
 		"what doesn't tell its pods, where a Service is probed": {
 			config: probeConfig("shop", "a", "kcm", "plane"),
-			with:   func(w *town) { w.dependents["plane"] = Dependent{Replicas: 1} },
+			with:   func(w *town) { w.dependents["plane"] = probe.DependentFacts{Replicas: 1} },
 			want: probe.Forecast{WouldScaleDown: 2, WouldScaleDownNames: []string{"shop/Deployment/kcm", "shop/Deployment/plane"},
 				UnclearDependents: 1, UnclearDependentNames: []string{"shop/Deployment/plane"}},
 		},
 		"Autohealer by another name": {
 			config: probeConfig("autohealer-system", "a", "healer"),
-			with:   func(w *town) { w.dependents["healer"] = Dependent{Replicas: 1, Pods: "app=healer"} },
+			with:   func(w *town) { w.dependents["healer"] = probe.DependentFacts{Replicas: 1, Pods: "app=healer"} },
 			want: probe.Forecast{WouldScaleDown: 1, WouldScaleDownNames: []string{"autohealer-system/Deployment/healer"},
 				OwnDependents: 1, OwnDependentNames: []string{"autohealer-system/Deployment/healer"}},
 		},
 		"dependents that can't be scaled, or aren't there": {
 			config: probeConfig("shop", "a", "kcm", "agent", "nobody"),
 			with: func(w *town) {
-				w.dependents["agent"], w.dependents["nobody"] = Dependent{Unscalable: true}, Dependent{Missing: true}
+				w.dependents["agent"], w.dependents["nobody"] = probe.DependentFacts{Unscalable: true}, probe.DependentFacts{Missing: true}
 			},
 			want: probe.Forecast{WouldScaleDown: 1, WouldScaleDownNames: []string{"shop/Deployment/kcm"},
 				UnscalableDependents: 1, UnscalableDependentNames: []string{"shop/Deployment/agent"},

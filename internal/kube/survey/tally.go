@@ -62,12 +62,12 @@ func (i *Informers) Counts(ctx context.Context) (Counts, error) {
 // fan-out; this is for just before the act. The error is that it can't be found out.
 func (s *Survey) Protected(ctx context.Context, namespace string, servers []string, ref probe.Ref) (why string, err error) {
 	d, err := s.Objects.Dependent(ctx, namespace, ref)
-	if err != nil || d.Pods == "" {
+	if err != nil {
 		return "", err
 	}
-	pods, err := labels.Parse(d.Pods)
-	if err != nil {
-		return "", fmt.Errorf("read the selector of %s in namespace %s: %w", ref, namespace, err)
+	pods, err := podsOf(d, namespace, ref)
+	if err != nil || pods == nil {
+		return "", err
 	}
 	switch own, err := s.runsAutohealer(ctx, namespace, pods); {
 	case err != nil:
@@ -80,11 +80,33 @@ func (s *Survey) Protected(ctx context.Context, namespace string, servers []stri
 		if err != nil {
 			return "", err
 		}
-		if service.Namespace == namespace && s.Cluster.Backs(types.NamespacedName{Namespace: namespace, Name: service.Name}, pods) {
-			return fmt.Sprintf("its pods are behind Service %s, which is probed", service.Name), nil
+		if name := s.backed(namespace, pods, service); name != "" {
+			return fmt.Sprintf("its pods are behind Service %s, which is probed", name), nil
 		}
 	}
 	return "", nil
+}
+
+// podsOf selects the pods of a dependent; nil where its scale doesn't tell them.
+func podsOf(d probe.DependentFacts, namespace string, ref probe.Ref) (labels.Selector, error) {
+	if d.Pods == "" {
+		return nil, nil
+	}
+	pods, err := labels.Parse(d.Pods)
+	if err != nil {
+		return nil, fmt.Errorf("read the selector of %s in namespace %s: %w", ref, namespace, err)
+	}
+	return pods, nil
+}
+
+// backed is the name of the first of these Services that is in the namespace and that the pods are behind, "" for none.
+func (s *Survey) backed(namespace string, pods labels.Selector, services ...types.NamespacedName) string {
+	for _, service := range services {
+		if service.Namespace == namespace && s.Cluster.Backs(service, pods) {
+			return service.Name
+		}
+	}
+	return ""
 }
 
 // runsAutohealer says whether our own pod is one of those.

@@ -29,7 +29,7 @@ func TestWhatMustNotBeScaledDownAsThingsAre(t *testing.T) {
 	} {
 		cluster := &town{
 			addresses: map[string]string{"shop/10.0.0.1": "front"}, backing: map[string]labels.Set{"shop/front": {"app": "api"}},
-			dependents: map[string]Dependent{"api": {Replicas: 1, Pods: c.pods}},
+			dependents: map[string]probe.DependentFacts{"api": {Replicas: 1, Pods: c.pods}},
 		}
 		s := &Survey{Cluster: cluster, Objects: cluster, OwnNamespace: "healing", OwnPod: func(context.Context) (labels.Set, error) { return labels.Set{"app": "healer"}, nil }}
 		if got, err := s.Protected(t.Context(), c.namespace, c.servers, deployment); err != nil || got != c.want {
@@ -40,7 +40,7 @@ func TestWhatMustNotBeScaledDownAsThingsAre(t *testing.T) {
 
 func TestWhatCantBeFoundOutIsAnError(t *testing.T) {
 	away := errors.New("away")
-	cluster := &town{dependents: map[string]Dependent{"api": {Pods: "app=api"}}}
+	cluster := &town{dependents: map[string]probe.DependentFacts{"api": {Pods: "app=api"}}}
 	s := &Survey{Cluster: cluster, Objects: cluster, OwnNamespace: "healing", OwnPod: func(context.Context) (labels.Set, error) { return nil, away }}
 	if _, err := s.Protected(t.Context(), "healing", nil, probe.Ref{Name: "api"}); !errors.Is(err, away) {
 		t.Errorf("error %v", err)
