@@ -44,7 +44,7 @@ func (k *statusKeeper) readsTargets(ctx context.Context, hcr *v1alpha1.HealthChe
 }
 
 // describe gathers what the status reports, once this generation is judged and the rules are known by which it was.
-func (k *statusKeeper) describe(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration, left policy.Remaining) (description policy.Description[*v1alpha1.HealthCheckRegistration], err error) {
+func (k *statusKeeper) describe(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration, remaining policy.Remaining) (description policy.Description[*v1alpha1.HealthCheckRegistration], err error) {
 	stored, ok := k.policies.Current(hcr)
 	results := k.results.results(hcr.UID)
 	if !ok || results == nil {
@@ -52,7 +52,7 @@ func (k *statusKeeper) describe(ctx context.Context, hcr *v1alpha1.HealthCheckRe
 		return description, nil
 	}
 	st, again := k.observe(ctx, stored, results)
-	st.unreleased = left
+	st.unreleased = remaining
 	description.RequeueAfter, description.After = again, hcr.DeepCopy()
 	description.After.Status = statusOf(hcr, st)
 	gaugeStates(hcr.Name, description.After.Status)
@@ -161,7 +161,7 @@ func isSignificant(before, after *v1alpha1.HealthCheckRegistrationStatus) bool {
 }
 
 // recordPageSize is how many targets are read at once, of which the metadata alone.
-const recordPageSize = 500
+const recordChunkSize = 500
 
 // unreleased counts the targets that have a condition of a deleted registration that no other registration decides.
 func (k *statusKeeper) unreleased(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration) (policy.Remaining, error) {
@@ -198,7 +198,7 @@ func (k *statusKeeper) findUnreleasedLive(ctx context.Context, kind schema.Group
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	for next := ""; ; next = list.Continue {
-		switch err := k.Live.List(ctx, list, client.Limit(recordPageSize), client.Continue(next)); {
+		switch err := k.Live.List(ctx, list, client.Limit(recordChunkSize), client.Continue(next)); {
 		case checking.Unserved(err):
 			return 0, "", nil
 		case err != nil:

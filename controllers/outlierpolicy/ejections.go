@@ -78,12 +78,12 @@ func observeEjections(clusters []cluster, envoys envoyObservations) ejectionStat
 }
 
 // unknownReason says why ejections of a namespace's Services aren't known; pending: they may be known in a moment.
-func (k *envoyObservations) unknownReason(namespace string) (stuck policy.Cause, pending bool) {
+func (k *envoyObservations) unknownReason(namespace string) (cause policy.Cause, pending bool) {
 	connected, known := k.connected(namespace)
 	unpolled := k.view.NotPolled(namespace, connected)
 	recent := k.recentlyConnected(namespace, unpolled > 0)
-	if stuck = silentReason(k.view, namespace); stuck.Reason != "" {
-		return stuck, false
+	if cause = silentReason(k.view, namespace); cause.Reason != "" {
+		return cause, false
 	}
 	switch {
 	case !known:
@@ -92,7 +92,7 @@ func (k *envoyObservations) unknownReason(namespace string) (stuck policy.Cause,
 		return policy.Cause{Reason: v1alpha1.ReasonEnvoysNotAsked, Message: fmt.Sprintf("%d Envoys get clusters of namespace %s and aren't asked whom they have ejected, and so it isn't known: "+
 			"the Services in --ejections-from don't lead to them, or they aren't ready, as while they drain.", unpolled, namespace)}, recent
 	}
-	return stuck, false
+	return cause, false
 }
 
 // silentReason says why the Envoys that are polled don't report the ejections of a namespace's Services.
@@ -122,7 +122,7 @@ func (e *ejectionState) writeStatus(op *v1alpha1.OutlierPolicy, after *v1alpha1.
 		}
 		return
 	}
-	e.unknown = cmp.Or(e.unknown, gatewayNotAsked(after.Ancestors))
+	e.unknown = cmp.Or(e.unknown, gatewayNotPolled(after.Ancestors))
 	policy.SetWhileTrue(&after.Conditions, op.Generation, metav1.Condition{Type: v1alpha1.ConditionEjectionsUnknown, Reason: e.unknown.Reason, Message: e.unknown.Message})
 	after.Ejected, after.Ejections = nil, nil
 	if e.unknown.Reason != "" {
@@ -139,7 +139,7 @@ func (e *ejectionState) writeStatus(op *v1alpha1.OutlierPolicy, after *v1alpha1.
 }
 
 // gatewayNotAsked says that ejections aren't known where a policy applies to Gateways: their proxies aren't polled.
-func gatewayNotAsked(ancestors []v1alpha1.OutlierAncestorStatus) policy.Cause {
+func gatewayNotPolled(ancestors []v1alpha1.OutlierAncestorStatus) policy.Cause {
 	for _, a := range ancestors {
 		if a.AncestorRef.Kind == outlier.GatewayKind.Kind && a.Clusters > 0 {
 			return policy.Cause{Reason: v1alpha1.ReasonEnvoysNotAsked, Message: fmt.Sprintf("The proxies of Gateway %s/%s aren't asked whom they have ejected, and so it isn't known.", a.AncestorRef.Namespace, a.AncestorRef.Name)}

@@ -193,26 +193,26 @@ func TestAPolicyGoesOnceNothingIsPatchedForIt(t *testing.T) {
 	e := newEdge()
 	p := patcherOf(e, nil)
 	op := &v1alpha1.OutlierPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "p"}}
-	left := func(by patchedFor) policy.Remaining {
-		left, err := (&keeper{Publisher: p.Publisher, Patches: by}).left(t.Context(), op)
+	patched := func(by patchedFor) policy.Remaining {
+		patched, err := (&keeper{Publisher: p.Publisher, Patches: by}).patched(t.Context(), op)
 		if by.err == nil {
 			g.Expect(err).NotTo(HaveOccurred())
 		} else {
 			g.Expect(err).To(MatchError(by.err))
 		}
-		return left
+		return patched
 	}
 	none := patchedFor{}
-	g.Expect(left(none).Unknown).To(BeTrue(), "no Gateway is looked at yet")
+	g.Expect(patched(none).Unknown).To(BeTrue(), "no Gateway is looked at yet")
 	g.Expect(p.patch(t.Context())).To(Succeed())
-	g.Expect(left(none).Unknown).To(BeTrue(), "they are patched from a snapshot that has it")
+	g.Expect(patched(none).Unknown).To(BeTrue(), "they are patched from a snapshot that has it")
 
 	p.latest = &policySnapshot{index: outlier.NewIndex(nil, nil, "autohealer-system")}
 	g.Expect(p.patch(t.Context())).To(Succeed())
-	g.Expect(left(none)).To(Equal(policy.Remaining{}))
+	g.Expect(patched(none)).To(Equal(policy.Remaining{}))
 	some := patchedFor{names: []types.NamespacedName{{Namespace: "edge", Name: "autohealer.web"}}}
-	g.Expect(left(some)).To(Equal(policy.Remaining{Targets: 1, Sample: []string{"edge/autohealer.web"}}))
-	g.Expect(left(patchedFor{err: errors.New("no answer")}).Unknown).To(BeTrue())
+	g.Expect(patched(some)).To(Equal(policy.Remaining{Targets: 1, Sample: []string{"edge/autohealer.web"}}))
+	g.Expect(patched(patchedFor{err: errors.New("no answer")}).Unknown).To(BeTrue())
 
 	e.answer = apierrors.NewForbidden(schema.GroupResource{Resource: "envoypatchpolicies"}, "autohealer.web", errors.New("no"))
 	g.Expect(p.patch(t.Context())).NotTo(Succeed())

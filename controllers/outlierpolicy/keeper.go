@@ -32,14 +32,14 @@ type keeper struct {
 
 func (k *keeper) steps() policy.Steps[*v1alpha1.OutlierPolicy] {
 	return policy.Steps[*v1alpha1.OutlierPolicy]{
-		New: func() *v1alpha1.OutlierPolicy { return &v1alpha1.OutlierPolicy{} }, Describe: k.describe, Remaining: k.left, Gone: k.reported.forget,
+		New: func() *v1alpha1.OutlierPolicy { return &v1alpha1.OutlierPolicy{} }, Describe: k.describe, Remaining: k.patched, Gone: k.reported.forget,
 		KeepsFinalizer: func(context.Context, *v1alpha1.OutlierPolicy) bool { return false }, // actuate.EnvoyPatches gives it
 	}
 }
 
-// left are the EnvoyPatchPolicies that patch something for a deleted policy. Until Gateways are patched from a snapshot without it, more
+// patched are the EnvoyPatchPolicies that patch something for a deleted policy. Until Gateways are patched from a snapshot without it, more
 // may follow.
-func (k *keeper) left(ctx context.Context, op *v1alpha1.OutlierPolicy) (left policy.Remaining, err error) {
+func (k *keeper) patched(ctx context.Context, op *v1alpha1.OutlierPolicy) (remaining policy.Remaining, err error) {
 	k.mu.Lock()
 	snap := k.patchedSnapshot
 	k.mu.Unlock()
@@ -48,16 +48,16 @@ func (k *keeper) left(ctx context.Context, op *v1alpha1.OutlierPolicy) (left pol
 	}
 	names, err := k.Patches.PatchedFor(ctx, op.UID)
 	for _, name := range names {
-		left.Sample = append(left.Sample, name.String())
+		remaining.Sample = append(remaining.Sample, name.String())
 	}
-	left.Targets, left.Unknown = len(names), err != nil
-	return left, err
+	remaining.Targets, remaining.Unknown = len(names), err != nil
+	return remaining, err
 }
 
 // describe builds the status, once this generation is translated.
-func (k *keeper) describe(_ context.Context, op *v1alpha1.OutlierPolicy, left policy.Remaining) (d policy.Description[*v1alpha1.OutlierPolicy], err error) {
+func (k *keeper) describe(_ context.Context, op *v1alpha1.OutlierPolicy, remaining policy.Remaining) (d policy.Description[*v1alpha1.OutlierPolicy], err error) {
 	if op.DeletionTimestamp != nil {
-		return k.describeUndoing(op, left), nil
+		return k.describeUndoing(op, remaining), nil
 	}
 	snap := k.snapshot()
 	if snap == nil || !snap.hasCurrent(op) {
@@ -75,15 +75,15 @@ func (k *keeper) describe(_ context.Context, op *v1alpha1.OutlierPolicy, left po
 }
 
 // describeUndoing builds the status of a deleted policy: what its finalizer waits for.
-func (k *keeper) describeUndoing(op *v1alpha1.OutlierPolicy, left policy.Remaining) (d policy.Description[*v1alpha1.OutlierPolicy]) {
+func (k *keeper) describeUndoing(op *v1alpha1.OutlierPolicy, remaining policy.Remaining) (d policy.Description[*v1alpha1.OutlierPolicy]) {
 	j, ok := k.policies.Current(op)
 	if d.Skip = !ok; d.Skip {
 		return d
 	}
 	state := policy.Conditions{Acceptance: policy.AcceptanceOf(j.Verdict, j.Read.unreadable), Changes: "clusters", Deleting: true, Paused: j.Pause}
-	if left.Targets > 0 {
-		state.Undoing = fmt.Sprintf("It is deleted once EnvoyPatchPolicies patch nothing for it; %d still do, such as %s.", left.Targets, left.Sample[0])
-		if message := k.writeErrorOf(left.Sample[0]); message != "" {
+	if remaining.Targets > 0 {
+		state.Undoing = fmt.Sprintf("It is deleted once EnvoyPatchPolicies patch nothing for it; %d still do, such as %s.", remaining.Targets, remaining.Sample[0])
+		if message := k.writeErrorOf(remaining.Sample[0]); message != "" {
 			state.Undoing += " " + message
 		}
 	}

@@ -101,9 +101,9 @@ func TestHowFarEnvoysAreWithDefaults(t *testing.T) {
 	g.Expect(programmed(namespaced)()).To(Equal(all))
 	g.Expect(programmed(idle)()).To(Equal(nothing))
 
-	stuck := connect(t, envoys, xdsclient.Options{Mute: true})
+	cause := connect(t, envoys, xdsclient.Options{Mute: true})
 	g.Eventually(programmed(global), "5s").Should(Equal("False Pending: 1 of 2 connected Envoys acknowledged the clusters."))
-	stuck()
+	cause()
 	g.Eventually(programmed(global), "5s").Should(Equal(all))
 
 	connect(t, envoys, xdsclient.Options{Reject: func(c *clusterv3.Cluster) string {

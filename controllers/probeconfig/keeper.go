@@ -41,13 +41,13 @@ func (k *statusKeeper) steps() policy.Steps[*v1alpha1.ProbeConfig] {
 
 // unrestored are the namespaces where something is scaled down for a deleted config: as far as this process knows, and then by the records
 // on all objects. The error is that these can't be read.
-func (k *statusKeeper) unrestored(ctx context.Context, pc *v1alpha1.ProbeConfig) (left policy.Remaining, err error) {
+func (k *statusKeeper) unrestored(ctx context.Context, pc *v1alpha1.ProbeConfig) (remaining policy.Remaining, err error) {
 	config, _ := k.policies.Get(client.ObjectKeyFromObject(pc))
-	left.Sample = k.waitingNamespaces(config)
-	left.Targets = len(left.Sample)
-	left.Unknown = config.Object == nil || config.UID != pc.UID || config.Object.DeletionTimestamp == nil || !k.assignedToAll(config)
-	if left.Unknown || left.Targets > 0 {
-		return left, nil
+	remaining.Sample = k.waitingNamespaces(config)
+	remaining.Targets = len(remaining.Sample)
+	remaining.Unknown = config.Object == nil || config.UID != pc.UID || config.Object.DeletionTimestamp == nil || !k.assignedToAll(config)
+	if remaining.Unknown || remaining.Targets > 0 {
+		return remaining, nil
 	}
 	if n, err := k.findRecords(ctx, config); n > 0 || err != nil {
 		return policy.Remaining{Unknown: true}, err
@@ -55,7 +55,7 @@ func (k *statusKeeper) unrestored(ctx context.Context, pc *v1alpha1.ProbeConfig)
 	for _, t := range k.targets.of(client.ObjectKeyFromObject(pc)) {
 		k.Report.reportUnrestored(&t, k.Facts.Clock.Now())
 	}
-	return left, nil
+	return remaining, nil
 }
 
 // waitingNamespaces are the namespaces where something may still be scaled down for a deleted config.
@@ -73,7 +73,7 @@ func (k *statusKeeper) waitingNamespaces(config storedConfig) []string {
 }
 
 // describe gathers what the status reports, once this generation is judged and the rules are known by which it was.
-func (k *statusKeeper) describe(ctx context.Context, pc *v1alpha1.ProbeConfig, left policy.Remaining) (is policy.Description[*v1alpha1.ProbeConfig], err error) {
+func (k *statusKeeper) describe(ctx context.Context, pc *v1alpha1.ProbeConfig, remaining policy.Remaining) (is policy.Description[*v1alpha1.ProbeConfig], err error) {
 	if pc.DeletionTimestamp == nil {
 		err = k.findRecordsOnce(ctx, pc)
 	}
@@ -85,7 +85,7 @@ func (k *statusKeeper) describe(ctx context.Context, pc *v1alpha1.ProbeConfig, l
 	}
 	st := configState{
 		storedConfig: config, synced: k.synced.Load(), recordsKnown: k.recordsFound(pc) && k.assignedToAll(config),
-		writeError: k.policies.Errors.Get(pc.UID), ownNamespace: k.OwnNamespace, restoring: left.Sample,
+		writeError: k.policies.Errors.Get(pc.UID), ownNamespace: k.OwnNamespace, restoring: remaining.Sample,
 	}
 	st.breaker, st.breakerOpen = k.fleet().Breaker()
 	st.hasWitnesses = k.Witnesses.Any()
@@ -225,9 +225,9 @@ func configWithoutSpec(pc *v1alpha1.ProbeConfig) *probe.Config {
 
 // dependentKinds are the kinds of which something may be scaled down for a config: those that it names, and with former also
 // those that it named, as the status says.
-func dependentKinds(pc *v1alpha1.ProbeConfig, former bool) []v1alpha1.DependentKind {
+func dependentKinds(pc *v1alpha1.ProbeConfig, previous bool) []v1alpha1.DependentKind {
 	var kinds []v1alpha1.DependentKind
-	if former {
+	if previous {
 		kinds = slices.Clone(pc.Status.DependentKinds)
 	}
 	for _, d := range pc.Spec.DependentResourceInfos {

@@ -35,7 +35,7 @@ var orphansName = types.NamespacedName{Name: "records"}
 type OrphanReconciler struct {
 	*TargetReconciler
 
-	absence *kube.Orphans
+	confirmer *kube.Orphans
 	// confirmed are the UIDs of configs that are gone for sure.
 	confirmed sets.Set[types.UID]
 }
@@ -43,7 +43,7 @@ type OrphanReconciler struct {
 // NewOrphanReconciler gives back as targets does.
 func NewOrphanReconciler(targets *TargetReconciler) *OrphanReconciler {
 	r := &OrphanReconciler{TargetReconciler: targets, confirmed: sets.New[types.UID]()}
-	r.absence = &kube.Orphans{
+	r.confirmer = &kube.Orphans{
 		Live: targets.Live, Kind: v1alpha1.GroupVersion.WithKind(kindProbeConfig), Timings: targets.Observer.Facts.Timings, Confirm: func(uid types.UID) { r.confirmed.Insert(uid) },
 	}
 	return r
@@ -65,7 +65,7 @@ func (r *OrphanReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (
 			unknown[o.Record.Owner] = o.Record.Config().Key()
 		}
 	}
-	again := r.absence.Check(ctx, unknown, r.now())
+	again := r.confirmer.Check(ctx, unknown, r.now())
 	var failed error
 	for _, o := range orphans {
 		if r.confirmed.Has(o.Record.Owner) {

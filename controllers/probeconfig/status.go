@@ -165,8 +165,8 @@ func commonConditions(pc *v1alpha1.ProbeConfig, st configState) policy.Condition
 	if len(st.restoring) > 0 {
 		names := st.restoring[:min(len(st.restoring), probe.SampleSize)]
 		s.Undoing = fmt.Sprintf("The ProbeConfig is deleted once what it scaled down is scaled up again in %s: %s.", sample.Count(len(st.restoring), "namespace"), strings.Join(names, ", "))
-		if inTheWay := findings(st.targets); len(inTheWay) > 0 {
-			s.Undoing += " In the way: " + inTheWay[0] + "."
+		if obstacles := findings(st.targets); len(obstacles) > 0 {
+			s.Undoing += " In the way: " + obstacles[0] + "."
 		}
 	}
 	return s
@@ -178,39 +178,39 @@ func sentence(o probe.Outcome) string { return string(o.Class) + ": " + o.Detail
 // alone.
 func summary(st configState) string {
 	n := counts(st.targets)
-	says := []string{fmt.Sprintf("%d of %d targets are probed, %d fail the external probe, %d are scaled down", n.Probed, n.Total, n.ExternalUnhealthy, n.ScaledDown)}
+	sentences := []string{fmt.Sprintf("%d of %d targets are probed, %d fail the external probe, %d are scaled down", n.Probed, n.Total, n.ExternalUnhealthy, n.ScaledDown)}
 	if n.Vouched > 0 {
-		says = append(says, fmt.Sprintf("witnesses vouch for %d of those that fail", n.Vouched))
+		sentences = append(sentences, fmt.Sprintf("witnesses vouch for %d of those that fail", n.Vouched))
 	}
 	if n.Undetermined > 0 {
-		says = append(says, fmt.Sprintf("%d have had no clear answer for long, and aren't protected", n.Undetermined))
+		sentences = append(sentences, fmt.Sprintf("%d have had no clear answer for long, and aren't protected", n.Undetermined))
 	}
-	says = append(says, findings(st.targets)...)
-	says = append(says, waitingTargets(st.targets)...)
+	sentences = append(sentences, findings(st.targets)...)
+	sentences = append(sentences, waitingTargets(st.targets)...)
 	if t := st.writeError; t != nil && t.Partial {
-		says = append(says, fmt.Sprintf("%s can't be written, such as %s: %s", sample.Count(t.Targets, "target"), t.Sample, t.Err))
+		sentences = append(sentences, fmt.Sprintf("%s can't be written, such as %s: %s", sample.Count(t.Targets, "target"), t.Sample, t.Err))
 	}
 	if limitReached(st).Reason != "" {
-		says = append(says, "a limit holds targets back, see LimitReached")
+		sentences = append(sentences, "a limit holds targets back, see LimitReached")
 	}
 	if st.breakerOpen {
-		says = append(says, "the breaker is open, see BreakerOpen")
+		sentences = append(sentences, "the breaker is open, see BreakerOpen")
 	}
-	return policy.Sentence(says...)
+	return policy.Sentence(sentences...)
 }
 
 // waitingTargets counts the targets that wait for a kubeconfig that works, or for a turn.
-func waitingTargets(targets []*targetView) (says []string) {
+func waitingTargets(targets []*targetView) (sentences []string) {
 	if untried, _ := first(targets, (*targetView).untried); untried > 0 {
-		says = append(says, fmt.Sprintf("the external kubeconfig of %s has never worked, and nothing is scaled down there", sample.Count(untried, "target")))
+		sentences = append(sentences, fmt.Sprintf("the external kubeconfig of %s has never worked, and nothing is scaled down there", sample.Count(untried, "target")))
 	}
 	paced, _ := first(targets, func(s *targetView) bool {
 		return s.Permit.Reason == probe.HeldByPace || s.Permit.Reason == probe.HeldByClock
 	})
 	if paced > 0 {
-		says = append(says, fmt.Sprintf("waiting to be scaled: %s", sample.Count(paced, "target")))
+		sentences = append(sentences, fmt.Sprintf("waiting to be scaled: %s", sample.Count(paced, "target")))
 	}
-	return says
+	return sentences
 }
 
 // findings reports the dependents that aren't as they should be: how many, and the first.

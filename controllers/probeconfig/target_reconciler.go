@@ -65,13 +65,13 @@ func (r *TargetReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 		return reconcile.Result{}, nil
 	}
 	perm := r.Observer.permission(&target)
-	secretsDue, supplyErr := r.credentials(ctx, &target, perm, nsState)
+	secretsDue, credentialsErr := r.credentials(ctx, &target, perm, nsState)
 	r.Observer.updateCounted(&target, nsState)
 	scalingDue, scaleErr := r.scale(ctx, &target, perm, nsState)
 	if r.Observer.permission(&target) != perm { // it depends on what was found
 		r.Observer.requestTarget(key)
 	}
-	return r.requeueAt(secretsDue, scalingDue), errors.Join(supplyErr, scaleErr) // what is refused of one dependent is no reason to leave others late
+	return r.requeueAt(secretsDue, scalingDue), errors.Join(credentialsErr, scaleErr) // what is refused of one dependent is no reason to leave others late
 }
 
 // apply gives the target the event that this pass led to. A target that was removed meanwhile is changed in this pass alone.

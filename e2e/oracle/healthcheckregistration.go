@@ -171,7 +171,7 @@ func (e entry) byChecks() bool {
 
 // doubted: it was unsuccessful, and wasn't believed to be.
 func (e entry) doubted() bool {
-	return e.text("reason") == inDoubt || strings.HasPrefix(e.text("message"), "Unsuccessful before, which wasn't believed. ")
+	return e.text("reason") == inDoubt || strings.HasPrefix(e.text("message"), "Unsuccessful before, which was in doubt. ")
 }
 
 // apart are the condition types that two revisions don't have in common, and whether that is all: neither the rest of their status nor the

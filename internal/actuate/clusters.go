@@ -229,7 +229,7 @@ func (c *Clusters) record(of []*Cluster) {
 		Verb: "Tell", Reason: v1alpha1.ReasonProgrammed,
 		PolicyKind: "OutlierPolicy", Policy: p.Key(), PolicyUID: p.UID, PolicyGeneration: p.Generation, RuleSet: v.RuleSetHash(),
 		TargetKind: "Cluster", Target: types.NamespacedName{Name: strings.Join(slices.Sorted(maps.Keys(names)), ",")}, TargetUID: p.UID, Trigger: p.Created,
-	}.record(c.Acts, "Told Envoys how to detect outliers", "clusters", len(of), "observe", p.Settings.Observe)
+	}.record(c.Acts, "Set how Envoys detect outliers", "clusters", len(of), "observe", p.Settings.Observe)
 }
 
 // Rejections are what Envoys refuse now, by the name of the cluster.

@@ -23,7 +23,7 @@ Envoy shows the certificate in --cert, and the names in it decide which namespac
 files. With --resources-dir two more files are written there, through which Envoy follows the certificates when they are
 replaced; without, it reads them once.
 
-With --ejections-port a manager started with --ejections-from asks Envoy whom it has ejected, and tells it in the policies' status. Who
+With --ejections-port a manager started with --ejections-from asks Envoy whom it has ejected, and reports it in the policies' status. Who
 asks must show Autohealer's certificate, and sees of the admin page the clusters and statistics only.
 
 Exit code: 0 it was printed; 2 the command line is wrong or the command failed.`,

@@ -32,12 +32,12 @@ type client struct {
 	conn        *http.ClientConn
 	// runsLeft is how many runs may still use conn. The first connection is given fewer, so that the new ones of many clients
 	// that began together don't come in waves.
-	runsLeft int
+	remainingRuns int
 }
 
 func newClient(access *kubeconfig.Access, policy kubeconfig.Policy, redialEvery int) *client {
 	dialer := net.Dialer{KeepAlive: -1} // a probe itself notices a dead connection
-	c := &client{access: access, transport: access.Transport(policy, dialer), redialEvery: redialEvery, runsLeft: 1 + rand.N(redialEvery)}
+	c := &client{access: access, transport: access.Transport(policy, dialer), redialEvery: redialEvery, remainingRuns: 1 + rand.N(redialEvery)}
 	c.request = &http.Request{
 		Method: http.MethodGet, URL: access.URL("/version"), Host: access.Server(), Body: http.NoBody,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -51,7 +51,7 @@ func newClient(access *kubeconfig.Access, policy kubeconfig.Policy, redialEvery 
 // each one after a failure dials a new one; and a request that fails on a kept connection is repeated at once on a new one, with its own
 // timeout, because the connection may have died silently.
 func (c *client) probe(ctx context.Context, timeout time.Duration, now func() time.Time) probe.Outcome {
-	if c.conn != nil && c.runsLeft > 0 && c.conn.Available() > 0 {
+	if c.conn != nil && c.remainingRuns > 0 && c.conn.Available() > 0 {
 		outcome := c.ask(ctx, timeout, now)
 		if outcome.Class != probe.Connection && outcome.Class != probe.Timeout {
 			return outcome
@@ -82,7 +82,7 @@ func (c *client) exchange(ctx context.Context, now func() time.Time) (probe.Outc
 	if err := c.connect(ctx); err != nil {
 		return probe.Outcome{}, err
 	}
-	c.runsLeft--
+	c.remainingRuns--
 	response, err := c.conn.RoundTrip(c.request.WithContext(ctx))
 	if err != nil {
 		return probe.Outcome{}, err
@@ -110,7 +110,7 @@ func (c *client) connect(ctx context.Context) error {
 func (c *client) close() {
 	if c != nil && c.conn != nil {
 		_ = c.conn.Close() // it is given up either way
-		c.conn, c.runsLeft = nil, c.redialEvery
+		c.conn, c.remainingRuns = nil, c.redialEvery
 	}
 }
 

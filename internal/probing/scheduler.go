@@ -111,9 +111,9 @@ func (s *scheduler) run(ctx context.Context) {
 	s.queue.ShutDown()
 	s.working.Wait()
 	s.mu.Lock()
-	left := slices.Collect(maps.Keys(s.entries))
+	remaining := slices.Collect(maps.Keys(s.entries))
 	s.mu.Unlock()
-	for _, key := range left {
+	for _, key := range remaining {
 		s.remove(key)
 	}
 }

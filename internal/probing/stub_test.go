@@ -90,7 +90,7 @@ func clientFor(t *testing.T, config []byte, redialEvery int) *client {
 		t.Fatal(err)
 	}
 	c := newClient(access, loopback, redialEvery)
-	c.runsLeft = redialEvery
+	c.remainingRuns = redialEvery
 	t.Cleanup(c.close)
 	return c
 }

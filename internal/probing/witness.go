@@ -57,7 +57,7 @@ type witnessSet struct {
 
 // answer is what they said when they were asked last.
 type answer struct {
-	askedAt time.Time
+	began time.Time
 	vouched bool
 }
 
@@ -103,10 +103,10 @@ func (w *Witnesses) Vouch(ctx context.Context, since time.Time) bool {
 	defer stop()
 	for waiting.Err() == nil {
 		from := time.Time{}
-		if last := all.lastAnswer.Load(); last != nil && !last.askedAt.Before(since) {
+		if last := all.lastAnswer.Load(); last != nil && !last.began.Before(since) {
 			return last.vouched
 		} else if last != nil {
-			from = last.askedAt.Add(queryInterval)
+			from = last.began.Add(queryInterval)
 		}
 		select {
 		case <-waiting.Done():
@@ -125,7 +125,7 @@ func (w *Witnesses) ask(ctx context.Context, all *witnessSet, from time.Time) er
 		case <-w.Clock.After(wait):
 		}
 	}
-	asked := w.Clock.Now()
+	began := w.Clock.Now()
 	answers := make(chan bool, len(all.named))
 	for _, witnesses := range all.named {
 		go func() { answers <- anyAnswers(ctx, w.Policy, witnesses) }()
@@ -139,7 +139,7 @@ func (w *Witnesses) ask(ctx context.Context, all *witnessSet, from time.Time) er
 		result = "vouched"
 	}
 	witnessQueries.WithLabelValues(result).Inc()
-	all.lastAnswer.Store(&answer{asked, vouch})
+	all.lastAnswer.Store(&answer{began, vouch})
 	return nil
 }
 

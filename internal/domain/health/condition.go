@@ -93,7 +93,7 @@ func (c *Condition) Equal(other *Condition) bool {
 // written with the condition and people read it, too. Details of checks can't forge it: they never begin a message.
 const (
 	neverTrue        = "Not seen healthy yet. "
-	wasDoubted       = "Unsuccessful before, which wasn't believed. "
+	wasDoubted       = "Unsuccessful before, which was in doubt. "
 	progressingSince = "Progressing since "
 	beforeUnknown    = "Unsuccessful, then unknown: "
 	thenUnknown      = ", then unknown: "

@@ -15,13 +15,13 @@ type ConfigAssigned struct {
 }
 
 func (e ConfigAssigned) next(t *Target) Actions {
-	former := slices.Clone(t.Removed)
+	removed := slices.Clone(t.Removed)
 	for _, d := range t.Config.Dependents {
-		if o, known := t.Objects[d.Ref]; (!known || o.mayHaveRecord()) && !slices.Contains(former, d.Ref) {
-			former = append(former, d.Ref)
+		if o, known := t.Objects[d.Ref]; (!known || o.mayHaveRecord()) && !slices.Contains(removed, d.Ref) {
+			removed = append(removed, d.Ref)
 		}
 	}
-	t.Removed = slices.DeleteFunc(former, e.Config.Names)
+	t.Removed = slices.DeleteFunc(removed, e.Config.Names)
 	t.Restored = t.Restored && t.Config == e.Config && !e.NamespaceIsNew
 	if t.Config.UID != e.Config.UID {
 		t.State, t.Flow, t.Protection = State{}, Flow{}, Protection{}

@@ -213,15 +213,15 @@ func (in *Scaling) planLevel(p *Plan, level int) (busy bool) {
 }
 
 func (in *Scaling) planObject(p *Plan, i int) {
-	ref, place, s := in.Config.Dependents[i].Ref, in.scaleParameters(i), in.verdict(i, p.Flow.ScaledUp)
-	begin := p.Flow.Started.Add(place.Delay)
-	end := begin.Add(place.Timeout)
+	ref, parameters, s := in.Config.Dependents[i].Ref, in.scaleParameters(i), in.verdict(i, p.Flow.ScaledUp)
+	begin := p.Flow.Started.Add(parameters.Delay)
+	end := begin.Add(parameters.Timeout)
 	switch {
 	case in.Want == Up && !in.Now.Before(end): // what one is in the way of, the others must not wait for
 		in.skip(p, i, s)
 	case !in.Now.Before(end):
 		p.Flow.Stopped = append(p.Flow.Stopped, Finding{Ref: ref, Reason: TimedOut,
-			Message: fmt.Sprintf("it is not scaled %s after %s; the levels after %d wait", in.Want, place.Timeout, place.Level)})
+			Message: fmt.Sprintf("it is not scaled %s after %s; the levels after %d wait", in.Want, parameters.Timeout, parameters.Level)})
 	case s.Step == StepNone: // it takes its time, or can't be read just now
 		p.requeueAt(end)
 	case in.Now.Before(begin):

@@ -67,7 +67,7 @@ const (
 	NotRead          Reason = "NotRead"
 	DependentMissing Reason = "DependentMissing"
 	NotScalable      Reason = "NotScalable"
-	AskedToIgnore    Reason = "AskedToIgnore"
+	IgnoreRequested  Reason = "AskedToIgnore"
 	HeldByAnnotation Reason = "HoldUntil"
 	ScaledByOthers   Reason = "ScaledByOthers"
 	OwnedByAnother   Reason = "OwnedByAnother"
@@ -104,13 +104,13 @@ var settled = Verdict{settled: true}
 
 func needsStep(step Step) Verdict { return Verdict{Step: step} }
 
-func leftAlone(reason Reason, format string, args ...any) Verdict {
+func untouched(reason Reason, format string, args ...any) Verdict {
 	return Verdict{settled: true, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
 // keepsRecord is of an object that keeps its record.
 func keepsRecord(reason Reason, format string, args ...any) Verdict {
-	s := leftAlone(reason, format, args...)
+	s := untouched(reason, format, args...)
 	s.unrestored = true
 	return s
 }
@@ -128,9 +128,9 @@ func (o *Object) eitherDirection(c *Config) (s Verdict, ok bool) {
 	case o.Unscalable && ours:
 		return keepsRecord(NotScalable, "its kind has no scale subresource any more; it had %d replicas before it was scaled down", o.Record.Replicas), true
 	case o.Unscalable:
-		return leftAlone(NotScalable, "its kind has no scale subresource"), true
+		return untouched(NotScalable, "its kind has no scale subresource"), true
 	case o.Record != nil && !ours:
-		return leftAlone(OwnedByAnother, "it is scaled down for ProbeConfig %s", o.Record.Policy), true
+		return untouched(OwnedByAnother, "it is scaled down for ProbeConfig %s", o.Record.Policy), true
 	}
 	return Verdict{}, false
 }
@@ -164,7 +164,7 @@ func (in *Scaling) verdict(i int, raised map[Ref]int32) Verdict {
 func (in *Scaling) down(i int) Verdict {
 	s := in.downIgnoringHold(i)
 	if h := in.Objects[i].Hold; (s.Step == StepScaleDown || s.Step == StepScaleDownAgain) && h.Active(in.Now, in.ServerTime) {
-		return leftAlone(HeldByAnnotation, "%s", h.Message(in.Now))
+		return untouched(HeldByAnnotation, "%s", h.Message(in.Now))
 	}
 	return s
 }
@@ -172,7 +172,7 @@ func (in *Scaling) down(i int) Verdict {
 func (in *Scaling) downIgnoringHold(i int) Verdict {
 	o := &in.Objects[i]
 	if o.Missing && !in.Config.Dependents[i].Optional {
-		return leftAlone(DependentMissing, "the object doesn't exist, and isn't optional")
+		return untouched(DependentMissing, "the object doesn't exist, and isn't optional")
 	}
 	if s, ok := o.eitherDirection(in.Config); ok {
 		return s
@@ -180,7 +180,7 @@ func (in *Scaling) downIgnoringHold(i int) Verdict {
 	r := o.Record
 	switch {
 	case o.Ignore:
-		return leftAlone(AskedToIgnore, "its annotation ignore-scaling forbids scaling")
+		return untouched(IgnoreRequested, "its annotation ignore-scaling forbids scaling")
 	case r == nil && o.Replicas == 0:
 		return settled
 	case r == nil:
@@ -208,7 +208,7 @@ func (in *Scaling) downAgain(o *Object) Verdict {
 		if o.ScaledBy != "" {
 			by = "field manager " + o.ScaledBy
 		}
-		return leftAlone(ScaledByOthers, "%s scaled it to %d after it was scaled down", by, o.Replicas)
+		return untouched(ScaledByOthers, "%s scaled it to %d after it was scaled down", by, o.Replicas)
 	}
 }
 
@@ -224,7 +224,7 @@ func (o *Object) up(c *Config, raised int32) Verdict {
 	case o.Record == nil:
 		return Verdict{settled: o.Replicas != raised || o.Current >= raised}
 	case o.Ignore:
-		return keepsRecord(AskedToIgnore, "its annotation ignore-scaling forbids scaling; it had %d replicas before it was scaled down", o.Record.Replicas)
+		return keepsRecord(IgnoreRequested, "its annotation ignore-scaling forbids scaling; it had %d replicas before it was scaled down", o.Record.Replicas)
 	case o.Replicas != 0: // we died before the record was removed, or someone else scaled it
 		return needsStep(StepRemoveRecord)
 	default:

@@ -170,7 +170,7 @@ func asksForStatus(e celast.Expr) bool {
 func keepAll(celast.Expr) bool { return false }
 
 // readsOf are the fields that an expression selects, each as far as it goes, but those that are left out.
-func readsOf(expression celast.Expr, leftOut func(celast.Expr) bool) [][]string {
+func readsOf(expression celast.Expr, skip func(celast.Expr) bool) [][]string {
 	by := map[int64][]string{}
 	celast.PostOrderVisit(expression, celast.NewExprVisitor(func(e celast.Expr) {
 		path := pathOf(e)
@@ -183,7 +183,7 @@ func readsOf(expression celast.Expr, leftOut func(celast.Expr) bool) [][]string 
 		case celast.CallKind:
 			delete(by, e.AsCall().Args()[0].ID())
 		}
-		if leftOut(e) {
+		if skip(e) {
 			delete(by, e.ID())
 		}
 	}))

@@ -8,3 +8,5 @@ func tellWorld(a answer) bool {
 	room := a.told
 	return room
 }
+
+const refusal = "it is told anew"
