@@ -98,8 +98,8 @@ func (r *NodeReconciler) heal(ctx context.Context, request reconcile.Request) (r
 		}
 		err = r.act(ctx, plan)
 		var not *actuate.Unconfirmed
-		if errors.As(err, &not) && unconfirmed.sets[not.Set] == "" {
-			unconfirmed.sets[not.Set], refused = err.Error(), err
+		if errors.As(err, &not) && unconfirmed.sets[not.Policy] == "" {
+			unconfirmed.sets[not.Policy], refused = err.Error(), err
 			continue
 		}
 		return r.requeue(ctx, plan), errors.Join(refused, err)

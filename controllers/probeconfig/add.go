@@ -6,7 +6,8 @@
 //	statusKeeper        leader: finalizers and statuses of configs
 //	OrphanReconciler    leader: restores what was scaled down for configs that are gone
 //
-// Begin reading at TargetReconciler.Reconcile. The states of a target are drawn in package probe.
+// Begin reading at TargetReconciler.Reconcile. What a target does by its two probes is drawn in package probe. Acting waits for
+// the statusKeeper: the finalizer, and the kinds of dependents in the status, by which a later leader finds what was scaled down.
 package probeconfig
 
 import (

@@ -50,7 +50,7 @@ func (o *Observer) forget(pc *v1alpha1.ProbeConfig) {
 	if _, ok := o.policies.Get(key); !ok {
 		down := false
 		for _, t := range o.targets.of(key) {
-			down = down || t.MayBeScaledDown()
+			down = down || t.MayHaveScaledDown()
 			o.targets.forget(keyOf(&t))
 			o.requestTarget(keyOf(&t)) // its probes end
 		}
@@ -125,7 +125,7 @@ func (o *Observer) wasReset(id string) bool {
 type probes int
 
 const (
-	// keepProbes them as they are: whether they may run isn't known just now. The zero value.
+	// keepProbes leaves them as they are: whether they may run isn't known just now. The zero value.
 	keepProbes probes = iota
 	runProbes
 	stopProbes

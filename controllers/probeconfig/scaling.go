@@ -35,7 +35,7 @@ func (r *TargetReconciler) scale(ctx context.Context, target *probe.Target, perm
 		return time.Time{}, nil
 	}
 	// All targets may fail at once, and ask again at each run: what would be held back whatever its objects are like isn't read.
-	if in.Want == probe.Down && !target.MayBeScaledDown() {
+	if in.Want == probe.Down && !target.MayHaveScaledDown() {
 		if permit := r.canScaleDown(target, r.Observer.fleet().CanScaleDown, now); !permit.Allowed {
 			r.apply(target, probe.PlanApplied{Scaling: in, Plan: probe.PlanScaling(in), Permit: permit})
 			return permit.RequeueAt, nil

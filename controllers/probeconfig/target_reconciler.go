@@ -140,7 +140,7 @@ func (r *TargetReconciler) credentials(ctx context.Context, target *probe.Target
 	return target.Credentials.NextRead(target.Config), nil
 }
 
-// readCredentials reads a target's Secrets and has its probes run with what they hold. Anew says whether they changed.
+// readCredentials reads a target's Secrets and has its probes run with what they hold. Again says whether they changed.
 func (r *TargetReconciler) readCredentials(ctx context.Context, target *probe.Target) (again bool, err error) {
 	read := probe.Credentials{Config: target.Config, ReadAt: r.now()}
 	internal, external, broken, err := secrets(ctx, r.Live, target.Config, target.Namespace)

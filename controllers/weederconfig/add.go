@@ -1,6 +1,7 @@
 // Package weederconfig deletes crash-looping pods after the Service that they depend on recovered. The Observer keeps the
-// planner's state up to date on every replica; on the leader the PodReconciler plans and acts, and a policy.Keeper writes
-// status. A window has no goroutine or object of its own: it is an entry in that state. Begin at AddToManager, then
+// planner's state up to date on every replica; on the leader the PodReconciler plans and acts, the DeletionRecorder notes each
+// deletion in the config's status before it is sent, and a policy.Keeper writes the rest of the status. A window has no goroutine or object of
+// its own: it is an entry in that state. Begin at AddToManager, then Observer.slice, by which a Service recovers and its pods are queued, then
 // PodReconciler.Reconcile.
 package weederconfig
 

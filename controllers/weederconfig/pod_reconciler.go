@@ -119,7 +119,7 @@ func (r *PodReconciler) act(ctx context.Context, plan weeder.Plan) error {
 }
 
 // send asks the API server for a deletion, when it is its turn. In a storm that comes a while after it was decided, so what
-// admits it is asked for only then, and whether all that it was decided by is still so.
+// admits it is asked for again then, and whether all that it was decided by is still so.
 func (r *PodReconciler) send(ctx context.Context, plan weeder.Plan) error {
 	if err := r.sending.Acquire(ctx, 1); err != nil {
 		return &notSent{err}

@@ -82,11 +82,11 @@ var (
 	errUnanswered = errors.New("the API server's answer didn't come")
 )
 
-// Unconfirmed is a refusal of one set's harmful steps: whether it is still what was admitted couldn't be confirmed, or
+// Unconfirmed is a refusal of one policy's harmful steps: whether it is still what was admitted couldn't be confirmed, or
 // it isn't. Nothing was written. A plan without those steps may go ahead.
 type Unconfirmed struct {
-	Set types.UID
-	Err error
+	Policy types.UID
+	Err    error
 }
 
 func (u *Unconfirmed) Error() string { return u.Err.Error() }

@@ -62,7 +62,7 @@ type Guard struct {
 	// mu is held while one rule set takes the place of another.
 	mu     sync.Mutex
 	newest []*v1alpha1.Guardrail // needs mu: what Tighten was given last
-	lost   string                // needs mu: what Lose was given last
+	lost   string                // needs mu: what GuardrailsUnknown was given last
 	notify []func(Change)        // needs mu
 }
 

@@ -48,7 +48,7 @@ type Generations struct {
 	// Stored is asked first whether the rules in force are those that are stored. Default: it isn't asked.
 	Stored *Stored
 
-	reads singleflight.Group // by UID, and "" for the list: those who ask at once share a read
+	reads singleflight.Group // by UID, and everyPolicy for the list: those who ask at once share a read
 
 	mu       sync.Mutex
 	known    map[types.UID]generation // needs mu

@@ -70,7 +70,7 @@ type RuleKind struct {
 type storedState struct {
 	generations map[types.UID]int64
 	at          time.Time
-	// inForce, changes and interruptions then.
+	// inForce, changes and failures of watches then.
 	inForce       map[types.UID]int64
 	changes       int
 	watchFailures int64
@@ -241,14 +241,14 @@ func (s *Stored) relist(ctx context.Context, r RuleKind, seen *storedState, now 
 	if seen.failed != nil && now.Sub(seen.failedAt) < relistInterval {
 		return seen.failed
 	}
-	changes, interruptions := r.All.Changes(), s.WatchFailures()
+	changes, failures := r.All.Changes(), s.WatchFailures()
 	generations, err := s.list(ctx, r)
 	if err != nil {
 		seen.failed, seen.failedAt = fmt.Errorf("list every %s before acting: %w", r.Kind.Kind, err), s.Clock.Now()
 		return seen.failed
 	}
 	seen.failed, seen.generations, seen.at = nil, generations, now
-	seen.changes, seen.watchFailures = changes, interruptions
+	seen.changes, seen.watchFailures = changes, failures
 	seen.inForce = r.All.InForce() // news may have come meanwhile
 	return nil
 }

@@ -92,7 +92,7 @@ func (p *Policies[T, R]) requeueAll() {
 func (p *Policies[T, R]) requeue(key types.NamespacedName) {
 	was, ok := p.judged[key]
 	if !ok {
-		return // it is judged when it comes, or being judged: keep notices
+		return // it is judged when it comes, or being judged, which storeVerdict notices
 	}
 	was.Outdated = true
 	p.judged[key] = was

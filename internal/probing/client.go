@@ -121,7 +121,8 @@ func checkVersion(body io.Reader) (probe.Outcome, error) {
 		return probe.Outcome{}, err
 	}
 	var info version.Info
-	if len(text) > maxBody || json.Unmarshal(text, &info) != nil || info.GitVersion == "" {
+	isJSON := json.Unmarshal(text, &info) == nil
+	if len(text) > maxBody || !isJSON || info.GitVersion == "" {
 		return probe.Outcome{Class: probe.UnexpectedAnswer, Detail: "the answer to GET /version isn't an API server's"}, nil
 	}
 	return probe.Outcome{Class: probe.OK}, nil

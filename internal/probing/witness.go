@@ -57,7 +57,7 @@ type witnessSet struct {
 
 // answer is what they said when they were asked last.
 type answer struct {
-	began time.Time
+	began   time.Time
 	vouched bool
 }
 

@@ -9,7 +9,7 @@ type Opening struct {
 	OpenedAt time.Time
 	// Turned of Targets did so together. Zero when another process opened it.
 	Turned, Targets int
-	// Reset: a person allowed what was blocked. The leader closes the breaker once fewer targets match.
+	// Reset: a person, or recovery where the kind has that, allowed what was blocked. The leader closes the breaker once fewer targets match.
 	Reset bool
 }
 

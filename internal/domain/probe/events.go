@@ -97,7 +97,7 @@ func (e RunEnded) next(t *Target) Actions {
 	if proven {
 		t.ProvenMark = t.Credentials.External.Mark()
 	}
-	acts := t.State.Direction == Down || t.State.Direction == Up && t.MayBeScaledDown()
+	acts := t.State.Direction == Down || t.State.Direction == Up && t.MayHaveScaledDown()
 	return Actions{RunCounted: true, Reconcile: proven || acts || t.Credentials.Rejected || t.unfinished(), UpdateStatus: proven || t.State.changesStatus(&before, t.Config)}
 }
 
@@ -139,7 +139,7 @@ type NothingToScale struct{}
 func (NothingToScale) next(t *Target) Actions {
 	reported := t.Permit.Reason != "" || len(t.Findings) > 0
 	t.Flow, t.Permit, t.Findings = Flow{}, Permit{}, nil
-	if !t.MayBeScaledDown() {
+	if !t.MayHaveScaledDown() {
 		t.Protection = Protection{}
 	}
 	return Actions{UpdateStatus: reported}

@@ -167,7 +167,7 @@ func (f *Fleet) SetActive(t TargetKey, acts bool, now time.Time) (opened bool) {
 	return m != nil && before != acts && m.turned && f.openIfCorrelated(m, now)
 }
 
-// SetExempt takes in whether nobody expects a target to be healthy: it is hibernated, its config only observes or is being deleted, or its
+// SetExempt takes in whether nobody expects a target to be healthy: it is hibernated, its config only observes or doesn't select it any more, or its
 // kubeconfig has never worked. Another one that isn't healthy keeps the breaker open, for whatever reason it isn't probed.
 func (f *Fleet) SetExempt(t TargetKey, excused bool) {
 	f.mu.Lock()

@@ -15,13 +15,13 @@ type Flow struct {
 	// Level that is being done, since Started; zero when none is.
 	Level   int
 	Started time.Time
-	// StoppedAt is the tick at which a level took too long: nothing more is done until the next tick.
+	// StoppedAt is the run at which a level took too long: nothing more is done until the next run.
 	StoppedAt time.Time
 	// Stopped says what took too long.
 	Stopped []Finding
 	// ScaledUp are the objects that got their replicas back in this flow: their level is done when they have them.
 	ScaledUp map[Ref]int32
-	// Skipped are those that weren't scaled up while their level had time: the others are without them. Each has the tick at which
+	// Skipped are those that weren't scaled up while their level had time: the others are without them. Each has the run at which
 	// it was tried last; zero when it couldn't be read until now.
 	Skipped map[Ref]time.Time
 }
@@ -254,7 +254,7 @@ func (in *Scaling) reportSkipped(p *Plan, i int) {
 		Message: fmt.Sprintf("it is not scaled %s after %s; the others don't wait for it", in.Want, in.scaleParameters(i).Timeout)})
 }
 
-// retrySkipped plans for what the flow went past: each is tried once a tick, for as long as it takes. What has its replicas back and
+// retrySkipped plans for what the flow went past: each is tried once a run, for as long as it takes. What has its replicas back and
 // doesn't run them has nothing to wait for.
 func (in *Scaling) retrySkipped(p *Plan) {
 	for i, d := range in.Config.Dependents {

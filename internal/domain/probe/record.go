@@ -24,7 +24,7 @@ type Record struct {
 	Owner      types.UID `json:"owner"`
 	Policy     string    `json:"policy"`
 	Generation int64     `json:"generation"`
-	// ObjectGeneration is the object's before the record was written, see untaken.
+	// ObjectGeneration is the object's before the record was written, see neverScaledDown.
 	ObjectGeneration int64 `json:"objectGeneration"`
 	// MeltdownProtection: Gardener's annotation came with the record, and goes with it.
 	MeltdownProtection bool `json:"meltdownProtection,omitempty"`

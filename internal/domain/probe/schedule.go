@@ -45,7 +45,7 @@ func (c *Config) jittered(d time.Duration, r Run) time.Duration {
 // go long after it.
 const scaleDownTTL = time.Minute
 
-// Fresh says whether the run that Want is from is so late that replicas may be taken upon it. Else another must say the
+// Fresh says whether the run that Want is from is recent enough to scale down by it. Else another must say the
 // same first.
 func (in *Scaling) Fresh() bool { return in.Now.Sub(in.DecidedAt) <= scaleDownTTL }
 

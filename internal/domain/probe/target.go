@@ -156,7 +156,7 @@ func (t *Target) ObjectsKnown() bool {
 	return !t.Stale && !slices.ContainsFunc(t.Config.Dependents, func(d Dependent) bool { _, known := t.Objects[d.Ref]; return !known })
 }
 
-// ScaledDown says whether a dependent is known to be scaled down.
+// ScaledDown says whether a dependent has a record, or may have: it isn't read.
 func (t *Target) ScaledDown() bool {
 	for o := range maps.Values(t.Objects) {
 		if o.mayHaveRecord() {
@@ -166,14 +166,14 @@ func (t *Target) ScaledDown() bool {
 	return false
 }
 
-// MayBeScaledDown says whether a dependent may be scaled down for the config.
-func (t *Target) MayBeScaledDown() bool {
+// MayHaveScaledDown says whether something may be scaled down for the config: it is, or that isn't known.
+func (t *Target) MayHaveScaledDown() bool {
 	return !t.ObjectsKnown() || len(t.Removed) > 0 || t.ScaledDown()
 }
 
 // unfinished says whether something is remembered of a scaling that the latest run may have ended.
 func (t *Target) unfinished() bool {
-	return t.Permit.Reason != "" || len(t.Findings) > 0 || t.Flow.Direction != Hold || t.Protection != Protection{} && !t.MayBeScaledDown()
+	return t.Permit.Reason != "" || len(t.Findings) > 0 || t.Flow.Direction != Hold || t.Protection != Protection{} && !t.MayHaveScaledDown()
 }
 
 // KeepsRecord says whether an object keeps its record although all that can be restored is.
@@ -217,7 +217,7 @@ func (t *Target) NothingToDo(in *Scaling) bool {
 	case in.Withdrawn:
 		return t.Restored && len(t.Unrestored) == 0
 	case in.Want == Up:
-		return !t.MayBeScaledDown() && len(t.Flow.ScaledUp) == 0
+		return !t.MayHaveScaledDown() && len(t.Flow.ScaledUp) == 0
 	}
 	return in.Want == Hold
 }

@@ -14,7 +14,7 @@ import (
 // Reason is a short CamelCase word for why a pod isn't deleted.
 type Reason string
 
-// Reasons, in the order in which they are asked.
+// Reasons.
 const (
 	HeldByOwnerless  Reason = "NoController"
 	HeldByMirror     Reason = "MirrorPod"
