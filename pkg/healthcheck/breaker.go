@@ -164,7 +164,10 @@ func (b *breaker) forget(ctx context.Context, target types.NamespacedName) {
 }
 
 func (b *breaker) closeIfClear(ctx context.Context) {
-	if b.state.CloseIfClear() {
+	b.restoring.Lock() // an opening that is being restored has nothing in doubt yet
+	closed := b.state.CloseIfClear()
+	b.restoring.Unlock()
+	if closed {
 		log.FromContext(ctx).Info("The breaker closed: it holds no target at Unknown any more")
 	}
 }

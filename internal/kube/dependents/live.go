@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -236,6 +237,7 @@ func typeIn(ctx context.Context, document openapi.GroupVersionWithContext, kind 
 		return nil, err
 	}
 	all := has.Components.Schemas
+	maps.DeleteFunc(all, func(_ string, s *spec.Schema) bool { return s == nil })
 	for name, s := range all {
 		var kinds []schema.GroupVersionKind
 		if err := s.Extensions.GetObject("x-kubernetes-group-version-kind", &kinds); err != nil {

@@ -55,7 +55,7 @@ func gadgetSchema(size string) string {
 		"Spec": {"type": "object", "properties": {"size": {"type": %q}}}}}}`, size)
 }
 
-const configMapSchema = `{"components": {"schemas": {"CM": {"type": "object", "x-kubernetes-group-version-kind": [{"group": "", "version": "v1", "kind": "ConfigMap"}],
+const configMapSchema = `{"components": {"schemas": {"Null": null, "CM": {"type": "object", "x-kubernetes-group-version-kind": [{"group": "", "version": "v1", "kind": "ConfigMap"}],
 	"properties": {"data": {"type": "object", "additionalProperties": {"type": "string"}}}}}}}`
 
 func typeOfSize(t *testing.T, types map[schema.GroupVersionKind]*decl.DeclType) string {
