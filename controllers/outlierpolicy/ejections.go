@@ -138,7 +138,7 @@ func (e *ejectionState) writeStatus(op *v1alpha1.OutlierPolicy, after *v1alpha1.
 	}
 }
 
-// gatewayNotAsked says that ejections aren't known where a policy applies to Gateways: their proxies aren't polled.
+// gatewayNotPolled says that ejections aren't known where a policy applies to Gateways: their proxies aren't polled.
 func gatewayNotPolled(ancestors []v1alpha1.OutlierAncestorStatus) policy.Cause {
 	for _, a := range ancestors {
 		if a.AncestorRef.Kind == outlier.GatewayKind.Kind && a.Clusters > 0 {

@@ -153,10 +153,14 @@ func (snap *policySnapshot) clustersOf(p *outlier.Policy) (all policyClusters) {
 // setUnconfirmed sets why Envoys keep clusters as they were. All of these are in namespaces that the snapshot covers: the clusters of others
 // may be in use already.
 func (snap *policySnapshot) setUnconfirmed(held map[outlier.Key]error) {
-	for key, err := range held {
-		for _, of := range snap.clusters[key.Service.Namespace] {
+	namespaces := sets.New[string]()
+	for key := range held {
+		namespaces.Insert(key.Service.Namespace)
+	}
+	for namespace := range namespaces {
+		for _, of := range snap.clusters[namespace] {
 			for i := range of.holds {
-				if of.holds[i].Key == key {
+				if err := held[of.holds[i].Key]; err != nil {
 					of.holds[i].unconfirmed = err
 				}
 			}

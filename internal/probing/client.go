@@ -30,7 +30,7 @@ type client struct {
 	// redialEvery is after how many runs a connection is replaced.
 	redialEvery int
 	conn        *http.ClientConn
-	// runsLeft is how many runs may still use conn. The first connection is given fewer, so that the new ones of many clients
+	// remainingRuns is how many runs may still use conn. The first connection is given fewer, so that the new ones of many clients
 	// that began together don't come in waves.
 	remainingRuns int
 }

@@ -160,7 +160,7 @@ func TestNamesOfEndpointsThatNobodyAsksForAreForgotten(t *testing.T) {
 		w.server.endpoints.mu.Lock()
 		defer w.server.endpoints.mu.Unlock()
 		for watch := range w.server.endpoints.watches {
-			names += watch.names["shop/web/80"].Len()
+			names += len(watch.names["shop/web/80"])
 		}
 		return names
 	}, "5s").Should(Equal(1))

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
-	"k8s.io/utils/set"
 )
 
 // watch is one type of resource on one stream. The table's mutex guards its fields, but for the subscription of a request: that
@@ -37,31 +36,29 @@ type watch struct {
 	unackedSince time.Time
 	// rejections are the messages of the client's NACKs of what it was sent last, by name.
 	rejections map[string]string
-	// names of endpoints that the client subscribes to, by their cluster.
-	names map[string]set.Set[string]
+	// names of endpoints that the client subscribes to, by their cluster: slices, since a stream may have tens of thousands.
+	names map[string][]string
 }
 
-// maxNames bounds under how many names a stream gets one cluster's endpoints, beside the newest: an Envoy has the cluster as it is, and as it
+// maxNames bounds under how many names a stream gets one cluster's endpoints: an Envoy has the cluster as it is, and as it
 // was while it warms the next.
 const maxNames = 4
 
 // subscribes says whether the client gets endpoints under a name.
-func (w *watch) subscribes(name string) bool { return w.names[clusterOf(name)].Has(name) }
+func (w *watch) subscribes(name string) bool { return slices.Contains(w.names[clusterOf(name)], name) }
 
 // updateNames adds the names of endpoints to those that the client subscribes to, or takes them out.
 func (w *watch) updateNames(r *request, names iter.Seq[string]) {
 	for name := range names {
 		cluster := clusterOf(name)
-		ofCluster := w.names[cluster]
-		switch {
-		case !r.covers(name):
-			if ofCluster.Delete(name); len(ofCluster) == 0 {
+		i := slices.Index(w.names[cluster], name)
+		switch subscribed := r.covers(name); {
+		case subscribed && i < 0 && len(w.names[cluster]) < maxNames:
+			w.names[cluster] = append(w.names[cluster], name)
+		case !subscribed && i >= 0:
+			if w.names[cluster] = slices.Delete(w.names[cluster], i, i+1); len(w.names[cluster]) == 0 {
 				delete(w.names, cluster)
 			}
-		case ofCluster == nil:
-			w.names[cluster] = set.New(name)
-		case len(ofCluster) < maxNames:
-			ofCluster.Insert(name)
 		}
 	}
 }
@@ -81,7 +78,7 @@ func newWatch(t *table, identity string, scope Scope) *watch {
 	w := &watch{
 		table: t, identity: identity, scope: scope, allDirty: true,
 		dirty: map[string]bool{}, unacked: map[string]map[string]struct{}{}, rejections: map[string]string{},
-		names: map[string]set.Set[string]{},
+		names: map[string][]string{},
 	}
 	t.addWatch(w)
 	return w
@@ -90,7 +87,7 @@ func newWatch(t *table, identity string, scope Scope) *watch {
 // markChanged marks the entry of a cluster, under each name that the client may subscribe to it.
 func (w *watch) markChanged(cluster string, e *entry) {
 	w.dirty[e.name] = false
-	for name := range w.names[cluster] {
+	for _, name := range w.names[cluster] {
 		w.dirty[name] = false
 	}
 }
