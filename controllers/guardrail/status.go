@@ -55,7 +55,7 @@ func accepted(st state) metav1.Condition {
 	return c
 }
 
-// refusal texts what is wrong with the Guardrail: its rules that don't compile, each with its position, and the rules that
+// refusal says what is wrong with the Guardrail: its rules that don't compile, each with its position, and the rules that
 // it breaks.
 func refusal(st state) string {
 	var texts []string

@@ -160,7 +160,7 @@ func isSignificant(before, after *v1alpha1.HealthCheckRegistrationStatus) bool {
 		first(before) || !slices.Equal(said(before), said(after))
 }
 
-// recordPageSize is how many targets are read at once, of which the metadata alone.
+// recordChunkSize is how many targets are read at once, of which the metadata alone.
 const recordChunkSize = 500
 
 // unreleased counts the targets that have a condition of a deleted registration that no other registration decides.

@@ -75,7 +75,7 @@ func (g *Guard) Tighten(all []*v1alpha1.Guardrail) {
 }
 
 // GuardrailsUnknown says why it isn't known any more whether the Guardrails that were set are those that are stored: somebody may have
-// paused everything. So it counts as paused until Lose is called with "".
+// paused everything. So it counts as paused until GuardrailsUnknown is called with "".
 func (g *Guard) GuardrailsUnknown(why string) {
 	g.tighten(func(*ruleSet) { g.lost = why })
 }
