@@ -140,7 +140,7 @@ func New(g *guard.Guard) *admission.Webhook {
 	return &admission.Webhook{Handler: &Handler{Guard: g}, WithContextFunc: withDeadline, LogConstructor: logOf}
 }
 
-// logOf logs nothing of a request that can't be read: whoever sends it is told, and decides how many there are.
+// logOf logs nothing of a request that can't be read: whoever sends it gets an answer, and decides how many there are.
 func logOf(base logr.Logger, req *admission.Request) logr.Logger {
 	if req == nil {
 		return logr.Discard()

@@ -185,7 +185,7 @@ func (l *evaluation) reconcile(ctx context.Context) (reconcile.Result, error) {
 	}
 	plan := l.confirmedPlan(ctx, layout)
 	is := l.execute(ctx, layout, plan)
-	if !plan.notSynced { // else what was found before is told
+	if !plan.notSynced { // else what was found before is reported
 		l.recordResults(plan, is)
 	}
 	result := reconcile.Result{RequeueAfter: l.requeueAfter(plan)}

@@ -134,7 +134,7 @@ func leasesUnreadable(st configState) metav1.Condition {
 }
 
 // leaseProtectionExpired reports nodes that aren't waited for any more. Somebody must look: nothing holds back who replaces them, and yet
-// they are there. What was told stays until all targets were probed: a process that begins knows nothing.
+// they are there. What was reported stays until all targets were probed: a process that begins knows nothing.
 func leaseProtectionExpired(pc *v1alpha1.ProbeConfig, st configState) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionLeaseProtectionExpired}
 	n, s := first(st.targets, func(s *targetView) bool { return s.State.LeaseProtectionExpired(s.Config) })

@@ -199,7 +199,7 @@ func (o *Observer) namespaceActive(name string) bool {
 }
 
 // adoptRecords has targets give back what they have a record of and the config doesn't ask for. It says how many objects are
-// scaled down for the config and not left so, which is told when it goes.
+// scaled down for the config and not left so, which is reported when it goes.
 func (o *Observer) adoptRecords(c *probe.Config, all []actuate.Recorded) (n int) {
 	o.assigning.Lock()
 	defer o.assigning.Unlock()

@@ -37,7 +37,7 @@ func (r *Reporter) reportAct(t *probe.Target, act probe.Act, err error, now time
 	c := t.Config
 	verb, reason, note := describeAct(c, t.Namespace, act)
 	switch {
-	case errors.Is(err, actuate.ErrUnfinished): // the replicas are back, which is what is told of
+	case errors.Is(err, actuate.ErrUnfinished): // the replicas are back, which is what is reported
 	case errors.Is(err, actuate.ErrStale):
 		countScaling(c, verb, "stale")
 		return

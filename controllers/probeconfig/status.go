@@ -87,7 +87,7 @@ func updateCounts(to *v1alpha1.ProbeConfigStatus, pc *v1alpha1.ProbeConfig, st c
 	to.ProvenKubeconfigs = provenKubeconfigs(pc.Status, st.targets)
 }
 
-// provenKubeconfigs are the kubeconfigs that work. Of a target whose Secrets weren't read yet it is what was told.
+// provenKubeconfigs are the kubeconfigs that work. Of a target whose Secrets weren't read yet it is what was reported.
 func provenKubeconfigs(before v1alpha1.ProbeConfigStatus, targets []*targetView) (all []v1alpha1.ProvenKubeconfig) {
 	for _, s := range targets {
 		p := v1alpha1.ProvenKubeconfig{Namespace: s.Namespace, Mark: s.ProvenMark}
@@ -130,7 +130,7 @@ func counts(targets []*targetView) v1alpha1.TargetCounts {
 	}
 }
 
-// scaledDependents are the objects that are scaled down. What isn't read yet stays as it was told: a process that takes over finds in
+// scaledDependents are the objects that are scaled down. What isn't read yet stays as it was reported: a process that takes over finds in
 // it what a config no longer names.
 func scaledDependents(before []v1alpha1.ScaledDependent, targets []*targetView) []v1alpha1.ScaledDependent {
 	var all []v1alpha1.ScaledDependent

@@ -33,13 +33,13 @@ type ClusterRecord struct {
 	Namespace string
 }
 
-// protocolLine is the record's for a cluster that isn't told as most are, beside the line with its name alone: what knows only those
+// protocolLine is the record's for a cluster that isn't served as most are, beside the line with its name alone: what knows only those
 // reads the record as before.
 func protocolLine(key outlier.Key, protocol outlier.Protocol) string {
 	return string(protocol) + "/" + key.String()
 }
 
-// Read gives the clusters in the record, and how Envoys were told to speak with them; none when there is no record.
+// Read gives the clusters in the record, and with which protocol Envoys were to speak to them; none when there is no record.
 func (t *ClusterRecord) Read(ctx context.Context) (map[outlier.Key]outlier.Protocol, error) {
 	stored, err := t.stored(ctx)
 	if err != nil {
@@ -63,8 +63,8 @@ func (t *ClusterRecord) Read(ctx context.Context) (map[outlier.Key]outlier.Proto
 	return clusters, nil
 }
 
-// Change has the record say what is told now, where that differs from what was told when this replica wrote it before: others' clusters stay.
-// A record that is gone or can't be read gets all that is told now.
+// Change has the record say what is served now, where that differs from what was served when this replica wrote it before: others' clusters stay.
+// A record that is gone or can't be read gets all that is served now.
 func (t *ClusterRecord) Change(ctx context.Context, before, now map[outlier.Key]outlier.Protocol) error {
 	return retryOnConflict(func() error {
 		stored, err := t.stored(ctx)

@@ -25,15 +25,15 @@ import (
 // AdmittedOutlier is an OutlierPolicy that the rules admitted.
 type AdmittedOutlier = guard.Validated[*v1alpha1.OutlierPolicy]
 
-// Cluster is what Envoys are to be told of one.
+// Cluster is what Envoys are to be sent of one.
 type Cluster struct {
 	outlier.Assignment
 	Hosts []outlier.Host
-	// Admitted is of the assignment's policy. Without it Envoys may not be told to detect anything.
+	// Admitted is of the assignment's policy. Without it Envoys may not be made to detect anything.
 	Admitted AdmittedOutlier
 }
 
-// inDoubt is the cluster as Envoys are told of it while nobody can say that its policy may detect anything: it has its place all the same.
+// inDoubt is the cluster as Envoys are sent it while nobody can say that its policy may detect anything: it has its place all the same.
 func (c Cluster) inDoubt() Cluster {
 	if c.Policy != nil {
 		doubtful := *c.Policy
@@ -52,11 +52,11 @@ type AllCurrent interface {
 type Clusters struct {
 	Server  *xds.Server
 	Current AllCurrent
-	// Waits says whether doubt is waited out while nothing was told yet. Default: it is, however long it lasts.
+	// Waits says whether doubt is waited out while nothing was sent yet. Default: it is, however long it lasts.
 	Waits func() bool
 	// Others says whether it is known which Envoys are connected to other replicas. Default: there are no other replicas.
 	Others func() bool
-	// Acts takes the audit trail: one line for each generation of a policy that Envoys are told of.
+	// Acts takes the audit trail: one line for each generation of a policy that Envoys are sent.
 	Acts logr.Logger
 
 	last map[string]sentCluster // by name; nil while nothing was sent
@@ -80,10 +80,10 @@ const (
 // Absent are clusters that Envoys may have and that aren't found: Missing are all of them, Gone those that are gone for sure.
 type Absent struct{ Missing, Gone []outlier.Key }
 
-// Apply has Envoys told of clusters, and of those that are gone for sure; of others Envoys keep what they have. Held are clusters about which
-// there is doubt: an admission is missing, or no longer what is stored. Of them Envoys keep what they have, and are told of their hosts.
-// Removed are the names of those that Envoys have no longer. An error means that nothing was told; until something was, any doubt is one as
-// long as it is waited for, since Envoys would miss what isn't there. After that clusters in doubt are told so: they detect nothing.
+// Apply has Envoys sent clusters, and of those that are gone for sure; of others Envoys keep what they have. Held are clusters about which
+// there is doubt: an admission is missing, or no longer what is stored. Of them Envoys keep what they have, and are sent their hosts.
+// Removed are the names of those that Envoys have no longer. An error means that nothing was sent; until something was, any doubt is one as
+// long as it is waited for, since Envoys would miss what isn't there. After that clusters in doubt are sent so that they detect nothing.
 func (c *Clusters) Apply(ctx context.Context, clusters []Cluster, absent Absent) (held map[outlier.Key]error, removed []string, err error) {
 	if c.Server.Serves != nil && !c.Server.Serves() {
 		return nil, nil, errors.New("serve Envoys: the cluster isn't known to be this installation's")
@@ -120,7 +120,7 @@ func (c *Clusters) Apply(ctx context.Context, clusters []Cluster, absent Absent)
 	return held, removed, nil
 }
 
-// Last is a cluster as Envoys were told of it last. Only the goroutine that tells may ask.
+// Last is a cluster as Envoys were sent it last. Only the goroutine that tells may ask.
 func (c *Clusters) Last(key outlier.Key) (last Cluster, wasSent bool) {
 	if c == nil {
 		return last, false
@@ -135,7 +135,7 @@ func firstError(held map[outlier.Key]error) error {
 	return held[slices.MinFunc(slices.Collect(maps.Keys(held)), byKey)]
 }
 
-// check gives the clusters of each policy that Envoys haven't been told of as it is now, and those that they may not be told of.
+// check gives the clusters of each policy that Envoys haven't been sent as they are now, and those that they may not be sent.
 func (c *Clusters) check(ctx context.Context, clusters []Cluster) (news map[types.UID][]*Cluster, held map[outlier.Key]error) {
 	news, held = map[types.UID][]*Cluster{}, map[outlier.Key]error{}
 	for i := range clusters {
@@ -197,8 +197,8 @@ func (c *Cluster) detectsBy(uid types.UID, generation int64) bool {
 	return ofUID == uid && of == generation
 }
 
-// next gives what is told next, with the messages of before where they say it already. Of a cluster that is held only the hosts
-// are new; one that was never told has no message then, unless nothing was told yet.
+// next gives what is sent next, with the messages of before where they say it already. Of a cluster that is held only the hosts
+// are new; one that was never sent has no message then, unless nothing was sent yet.
 func (t sentCluster) next(c *Cluster, held, isFirst bool) sentCluster {
 	next := sentCluster{*c, t.cluster, t.endpoints}
 	switch {
@@ -217,7 +217,7 @@ func (t sentCluster) next(c *Cluster, held, isFirst bool) sentCluster {
 	return next
 }
 
-// record writes the audit line of one policy that Envoys are told of.
+// record writes the audit line of one policy that Envoys are sent.
 func (c *Clusters) record(of []*Cluster) {
 	const samples = 5
 	names := map[string]bool{}
@@ -248,7 +248,7 @@ func (c *Clusters) CountProxies(clusters []outlier.Key) (connected, acked int) {
 	return c.Server.CountProxies(names(clusters))
 }
 
-// OthersKnown says whether what is told of Envoys includes those that are connected to other replicas.
+// OthersKnown says whether what is reported of Envoys includes those that are connected to other replicas.
 func (c *Clusters) OthersKnown() bool { return c.Others == nil || c.Others() }
 
 // DelayedRemovals tells which clusters would be gone if they weren't too many at a time.

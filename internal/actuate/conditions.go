@@ -160,7 +160,7 @@ func mayBeStale(err error) bool {
 }
 
 // reread gives the target as it is stored, and whether that is something else than what was seen; nil where it is gone or going, or that
-// can't be told.
+// can't be known.
 func (c *Conditions) reread(ctx context.Context, target *unstructured.Unstructured) (fresh *unstructured.Unstructured, changed bool) {
 	if c.Live == nil {
 		return nil, true

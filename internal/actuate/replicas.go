@@ -45,7 +45,7 @@ type Replicas struct {
 	lastRead time.Time
 	seen     map[string]observedEntry
 	others   []xds.Report
-	// known is what the server was told last of whether that is all.
+	// known is what the server was given last of whether that is all.
 	known bool
 }
 
@@ -81,7 +81,7 @@ func (r *Replicas) Start(ctx context.Context) error {
 	problem := ""
 	for {
 		err := r.exchange(ctx, r.Server.Report())
-		if err != nil && !errors.Is(err, errNotOurs) && ctx.Err() == nil && problem != err.Error() { // which would else be told every time
+		if err != nil && !errors.Is(err, errNotOurs) && ctx.Err() == nil && problem != err.Error() { // which would else be reported every time
 			problem = err.Error()
 			log.FromContext(ctx).Error(err, "Can't exchange with other replicas which Envoys are connected; statuses don't count them")
 		} else if err == nil {

@@ -37,7 +37,7 @@ type ScaleReader struct {
 	Client client.Client
 }
 
-// Read reads one dependent. What it can't find out is told in the Object: nothing is written for one that is Unread.
+// Read reads one dependent. What it can't find out is reported in the Object: nothing is written for one that is Unread.
 func (r *ScaleReader) Read(ctx context.Context, namespace string, ref probe.Ref) probe.Object {
 	switch namespaced, err := r.Client.IsObjectNamespaced(scalable(namespace, ref)); {
 	case meta.IsNoMatchError(err), err == nil && !namespaced: // what is outside of namespaces is nobody's dependent
@@ -93,7 +93,7 @@ func (r *ScaleReader) readOnce(ctx context.Context, namespace string, ref probe.
 	return o, true
 }
 
-// scaledBy is the field manager that said last how many replicas an object is to have, "" when that isn't told.
+// scaledBy is the field manager that said last how many replicas an object is to have, "" when that isn't known.
 func scaledBy(about *metav1.PartialObjectMetadata) (manager string) {
 	replicas, latest := fieldpath.MakePathOrDie("spec", "replicas"), metav1.Time{}
 	for _, entry := range about.ManagedFields {

@@ -155,7 +155,7 @@ func (k *keeper) keep(ctx context.Context, offered func(is state, c decisionInpu
 		return reconcile.Result{}, err
 	}
 	k.serve(next.leaf)
-	if err := k.options.Ours(ctx); err != nil { // told of by whoever else asks
+	if err := k.options.Ours(ctx); err != nil { // reported by whoever else asks
 		return reconcile.Result{RequeueAfter: askAgain}, nil //nolint:nilerr // it is no failure
 	}
 	if err := k.publish(ctx, config, handed, secret.Data, c); err != nil {

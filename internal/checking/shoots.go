@@ -31,7 +31,7 @@ type Shoots struct {
 	Scheme *runtime.Scheme
 	// Dial says which addresses a shoot's kubeconfig may have.
 	Dial kubeconfig.Policy
-	// Changed is told of each target whose checks look at what changed.
+	// Changed is called for each target whose checks look at what changed.
 	Changed func(Target)
 	Clock   clock.PassiveClock
 

@@ -43,7 +43,7 @@ type Target struct {
 // Watches has informers of the kinds that registrations are about, each from when it is first asked for. It is safe for
 // concurrent use.
 type Watches struct {
-	// Changed is told of each target that is new, changed or gone, and of each whose checks look at an object that is.
+	// Changed is called for each target that is new, changed or gone, and for each whose checks look at an object that is.
 	Changed func(Target)
 	Clock   clock.PassiveClock
 

@@ -102,7 +102,7 @@ See what they say: kubectl -n %s logs deployment/%s --all-pods --tail=20
 	return exitStatus(exitFound)
 }
 
-// managerLeads says whether a manager holds its Lease; told is false when that can't be read, and when no manager wrote it so, which
+// managerLeads says whether a manager holds its Lease; known is false when that can't be read, and when no manager wrote it so, which
 // doubt says.
 func (a *App) managerLeads(ctx context.Context, c client.Client, own string) (leads, known bool, doubt string) {
 	held := &coordinationv1.Lease{}

@@ -112,7 +112,7 @@ func (a *App) runPlan(ctx context.Context, o *planOptions) error {
 	return nil
 }
 
-// planAll plans all policies. Guardrails and exceptions do nothing by themselves; those that would be refused are told.
+// planAll plans all policies. Guardrails and exceptions do nothing by themselves; those that would be refused are reported.
 func (a *App) planAll(ctx context.Context, w *policyEnv, files []manifest.File, guardrails []check.Report) ([]report.Plan, error) {
 	var plans []report.Plan
 	for d := range manifest.Each(files, "") {
@@ -217,7 +217,7 @@ func stateOfWeeder(p *report.Plan, policy guardrail.Policy) lifecycle.State {
 	return lifecycle.Active
 }
 
-// unknown takes an error that says that something isn't known for what is told.
+// unknown takes an error that says that something isn't known for what is reported.
 func unknown(err error) (string, error) {
 	if errors.Is(err, guard.ErrNotKnown) {
 		return err.Error(), nil

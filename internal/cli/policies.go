@@ -74,8 +74,8 @@ func isGuardrail(d manifest.Document) bool {
 	return check.Ours(d) && (d.Object["kind"] == "Guardrail" || d.Object["kind"] == "GuardrailException")
 }
 
-// enforce judges the Guardrails and exceptions among documents, and gives the world in which those that are admitted are
-// in force, with a report for each in their order. Everything else is judged in that world: all of it is to be applied,
+// enforce judges the Guardrails and exceptions among documents, and gives the environment in which those that are admitted are
+// in force, with a report for each in their order. Everything else is judged in it: all of it is to be applied,
 // and what came before a Guardrail would be refused, or stop acting, once that is there.
 func (a *App) enforce(ctx context.Context, w *policyEnv, stored storedFunc, files []manifest.File) (*policyEnv, []check.Report, error) {
 	var documents []manifest.Document

@@ -166,7 +166,7 @@ func (a *App) newResult(w *policyEnv) report.Result {
 	return result
 }
 
-// judge is the world that judges: what the flags give.
+// judge is the environment that judges: what the flags give.
 func (a *App) judge(ctx context.Context, o *validateOptions) (*policyEnv, error) {
 	p, err := a.readPolicies(ctx, o.rules, o.exceptions)
 	if err != nil {

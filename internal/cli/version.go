@@ -51,7 +51,7 @@ Exit code: 0 they are printed, or it is said why the manager's isn't known; 2 th
 		if !clientOnly {
 			err = a.askVersions(cmd.Context(), &v)
 		}
-		return errors.Join(show.write(v, a.Out), err) // what is known is told beside an error
+		return errors.Join(show.write(v, a.Out), err) // what is known is shown beside an error
 	}
 	return cmd
 }

@@ -175,7 +175,7 @@ func (e *environments) isConstant(checked *cel.Ast) (bool, error) {
 	}
 	folded, issues := optimizer.Optimize(e.typed, checked)
 	if issues.Err() != nil {
-		// A constant that has no literal, such as format.qualifiedName(), stops the folding: nothing more can be told.
+		// A constant that has no literal, such as format.qualifiedName(), stops the folding: nothing more can be known.
 		return false, nil //nolint:nilerr // explained above
 	}
 	return folded.NativeRep().Expr().Kind() == celast.LiteralKind, nil

@@ -83,7 +83,7 @@ func newEnvironments(object *decl.DeclType, info kindInfo, variables []Variable)
 	return &environments{roots: roots, typed: typedSet.NewExpressionsEnv(), loose: looseSet.NewExpressionsEnv(), uncounted: uncounted}, nil
 }
 
-// uncountedBase has at least what Kubernetes' environment has, which can't be told not to count. Expressions are checked in that one
+// uncountedBase has at least what Kubernetes' environment has, which can't be made not to count. Expressions are checked in that one
 // first, so what is more here helps nobody.
 var uncountedBase = sync.OnceValues(func() (*cel.Env, error) {
 	options := []cel.EnvOption{

@@ -71,7 +71,7 @@ type finding struct {
 }
 
 // Ours gives nil when the cluster is this installation's, and marks it when it is nobody's: a mark whose namespace is gone, or is
-// another one by now, is of nobody. It gives *Other when it is another installation's; any other error says that it can't be told.
+// another one by now, is of nobody. It gives *Other when it is another installation's; any other error says that it can't be known.
 //
 // Without the configuration there is no mark and nothing to mark: people delete it to get by without a webhook, and undo must go on.
 func (m *Marker) Ours(ctx context.Context) error {
@@ -89,13 +89,13 @@ func (m *Marker) Ours(ctx context.Context) error {
 	return err
 }
 
-// Mine says without asking whether the cluster was this installation's when that could be told last; false before.
+// Mine says without asking whether the cluster was this installation's when that could be known last; false before.
 func (m *Marker) Mine() bool { return m.mine.Load() }
 
-// Doubt says that the answer may be another one by now: a watch told of something, or failed.
+// Doubt says that the answer may be another one by now: a watch reported something, or failed.
 func (m *Marker) Doubt() { m.doubts.Add(1) }
 
-// Undoubted says without asking whether the cluster was this installation's at the last look and no watch told of anything since. A watch
+// Undoubted says without asking whether the cluster was this installation's at the last look and no watch reported anything since. A watch
 // that died without a word tells of nothing, so that is not enough for who acts.
 func (m *Marker) Undoubted() bool {
 	last := m.last.Load()
@@ -158,7 +158,7 @@ func (m *Marker) mark(ctx context.Context, configuration *admissionregistrationv
 	return nil
 }
 
-// Ready is a readiness check: the cluster isn't another installation's. What can't be told leaves the webhook in service.
+// Ready is a readiness check: the cluster isn't another installation's. What can't be known leaves the webhook in service.
 func (m *Marker) Ready(*http.Request) error {
 	if last := m.last.Load(); last != nil {
 		if other, others := errors.AsType[*Other](last.err); others {
@@ -221,7 +221,7 @@ func (w Watcher) watch(ctx context.Context) error {
 		kube.On(&corev1.Namespace{}, namespace, namespace))
 }
 
-// follow asks whenever the answer may be another one, and again and again where that can't be told by watches alone: whether another
+// follow asks whenever the answer may be another one, and again and again where that can't be known by watches alone: whether another
 // installation is gone, and, where no election asks for who acts, whether a watch has died.
 func (w Watcher) follow(ctx context.Context) error {
 	var lost error

@@ -33,7 +33,7 @@ import (
 )
 
 // cacheOptions keep out of memory what nobody reads: with 5,000 nodes, or 100,000 pods, that is most of it.
-// Interrupted is told when a watch fails.
+// Interrupted is called when a watch fails.
 func cacheOptions(o options, interrupted func()) cache.Options {
 	return cache.Options{
 		DefaultWatchErrorHandler: func(ctx context.Context, r *toolscache.Reflector, err error) {

@@ -123,7 +123,7 @@ func (o envoyOptions) validateOff() error {
 	return nil
 }
 
-// newOutliers keeps what OutlierPolicies are about, for reviews and for what is told to Envoys.
+// newOutliers keeps what OutlierPolicies are about, for reviews and for what is sent to Envoys.
 func newOutliers(ctx context.Context, mgr ctrl.Manager, o options) (*outliers.Informers, error) {
 	definition, err := definitions(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {

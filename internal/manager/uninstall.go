@@ -31,7 +31,7 @@ import (
 // policies whose finalizer waits for a manager would wait for ever.
 const uninstallCheck = "uninstall-check"
 
-// checkUninstall gives the exit code: 0 the manager may go, 1 it may not, 2 that can't be told.
+// checkUninstall gives the exit code: 0 the manager may go, 1 it may not, 2 that can't be known.
 func checkUninstall(ctx context.Context, flags *flag.FlagSet, args []string, out io.Writer) int {
 	if err := flags.Parse(args); err != nil || flags.NArg() > 0 {
 		fmt.Fprintf(out, "autohealer: %s takes no argument but --kubeconfig\n", uninstallCheck)

@@ -31,7 +31,7 @@ const (
 
 	// pingAfter without traffic the server pings a client, and ends its streams when there is no answer within pingTimeout.
 	pingAfter, pingTimeout = 30 * time.Second, 20 * time.Second
-	// DefaultMaxConnectionAge is after how long a client is told to reconnect, so that a replica that started later gets its share: within
+	// DefaultMaxConnectionAge is after how long a client is made to reconnect, so that a replica that started later gets its share: within
 	// half an hour, as with Istio. gRPC adds a jitter of up to a tenth, so that Envoys don't reconnect all at once.
 	DefaultMaxConnectionAge = 30 * time.Minute
 	// connectionAgeGrace later the connection is closed, since a stream of configuration never ends by itself. An Envoy reconnects within

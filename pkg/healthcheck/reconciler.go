@@ -29,7 +29,7 @@ type reconciler struct {
 	scheme *runtime.Scheme
 	runner *runner
 	writer *writer
-	// delegated are the condition types that are left to HealthCheckRegistrations, by the target's name, as told last.
+	// delegated are the condition types that are left to HealthCheckRegistrations, by the target's name, as seen last.
 	delegated sync.Map
 }
 

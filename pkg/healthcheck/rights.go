@@ -30,7 +30,7 @@ const (
 )
 
 // rightsChecked reads from the manager's cache, while the program may watch what it reads: an informer that has lost the right keeps
-// what it knew, and nobody is told. The cache is the extension author's, so it can't be made to report its watches' errors.
+// what it knew, and nobody learns that. The cache is the extension author's, so it can't be made to report its watches' errors.
 type rightsChecked struct {
 	client.Client
 	rights *watchRights

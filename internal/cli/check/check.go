@@ -54,7 +54,7 @@ const DefaultNamespace = "autohealer-system"
 
 // New compiles the CRDs and the catalogue that this program was built with.
 //
-//nolint:contextcheck,nolintlint // compiling waits for nothing, so Guardrails take no context; it is callers that are told so
+//nolint:contextcheck,nolintlint // compiling waits for nothing, so Guardrails take no context; it is callers that are warned
 func New(opts Options) (*Checker, error) {
 	definitions, err := builtin()
 	if err != nil {

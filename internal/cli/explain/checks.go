@@ -35,7 +35,7 @@ func (t *explanation) checks(v snapshot.ChecksView) {
 	}
 	for i := range v.Target.Conditions {
 		if v.Target.Conditions[i].Removed {
-			continue // told of the object
+			continue // reported of the object
 		}
 		for _, line := range v.Target.Conditions[i].Chain() {
 			t.line(2, "%s", line)

@@ -34,7 +34,7 @@ type Overview struct {
 	Missing []string `json:"missing,omitempty"`
 }
 
-// Manager is what can be told of the manager from outside.
+// Manager is what can be known of the manager from outside.
 type Manager struct {
 	// Leader is the replica that acts; "" when none does.
 	Leader string `json:"leader,omitempty"`

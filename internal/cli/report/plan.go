@@ -44,7 +44,7 @@ func (p *Plan) line(depth int, format string, args ...any) {
 	p.lines = append(p.lines, strings.Repeat("  ", depth)+Printable(fmt.Sprintf(format, args...)))
 }
 
-// more counts what isn't told of.
+// more counts what isn't reported.
 func (p *Plan) more(depth, n int, noun, rest string) {
 	if n > 0 {
 		p.line(depth, "… and %s more%s", sample.Count(n, noun), rest)

@@ -19,7 +19,7 @@ import (
 	"github.com/resourcestack/autohealer/internal/kube/dependents"
 )
 
-// targetsRead and targetsLooked bound what is told of one registration.
+// targetsRead and targetsLooked bound what is reported of one registration.
 const (
 	maxTargetsRead    = 20000
 	maxTargetsChecked = 1000
@@ -158,7 +158,7 @@ func (o *singleTarget) Targets(ctx context.Context, kind schema.GroupVersionKind
 }
 
 // Record asks what the stored ProbeConfigs and HealthCheckRegistrations would do, so that the answers to what is asked on the way are
-// there for the file. Warn is told what couldn't be read.
+// there for the file. Warn is called with what couldn't be read.
 func (f *Facts) Record(ctx context.Context, warn func(text string)) error {
 	for _, hcr := range f.registrations() {
 		if _, err := f.checksOf(allTargets{f.checked()}).Forecast(ctx, hcr, limit.Builtin(), f.snapshot.ServerTime.Time); err != nil {

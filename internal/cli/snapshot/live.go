@@ -36,11 +36,11 @@ type Live struct {
 	Clock  clock.PassiveClock
 	// ChunkSize is how many objects are asked for at a time. Default: 500.
 	ChunkSize int64
-	// Progress is told how many objects of a kind were read so far.
+	// Progress is called with how many objects of a kind were read so far.
 	Progress func(kind string, n int)
 	// Policy judges the kubeconfigs that ProbeConfigs name. Default: as the manager does in a cluster.
 	Policy kubeconfig.Policy
-	// Warn is told what couldn't be read and what follows.
+	// Warn is called with what couldn't be read and what follows.
 	Warn func(text string)
 }
 
@@ -87,7 +87,7 @@ func (l Live) Read(ctx context.Context) (*Snapshot, error) {
 	return s, nil
 }
 
-// readAll lists what planners read. What may not be listed isn't known, and each consequence is told once.
+// readAll lists what planners read. What may not be listed isn't known, and each consequence is reported once.
 func (l Live) readAll(ctx context.Context, c client.Client, s *Snapshot) error {
 	read, reported := recordingClient{Objects: s.Objects, server: c, trimmer: newTrimmer(nil)}, sets.New[string]()
 	for i := range resources {

@@ -211,7 +211,7 @@ func (f *Facts) addTargets(fleet *probe.Fleet, pc *v1alpha1.ProbeConfig) {
 }
 
 // targetWorks says whether a target's external kubeconfig works, by a config's status. A status that tells of one may mean the one before it: that
-// the one that is there never worked is told once it fails.
+// the one that is there never worked is reported once it fails.
 func targetWorks(pc *v1alpha1.ProbeConfig, namespace string) bool {
 	proven := func(p v1alpha1.ProvenKubeconfig) bool { return p.Namespace == namespace }
 	fails := func(t v1alpha1.TargetState) bool {

@@ -57,7 +57,7 @@ type Snapshot struct {
 
 	// live is asked for what policies name; nil for a file, which has what stored ones do.
 	live *live
-	// warn is told what ProbeConfigs name and can't be read, and then their survey goes on: it isn't known, also later from the file.
+	// warn is called with what ProbeConfigs name and can't be read, and then their survey goes on: it isn't known, also later from the file.
 	// Nil: it ends.
 	warn func(text string)
 }

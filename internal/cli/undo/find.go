@@ -22,7 +22,7 @@ import (
 )
 
 // Find gives everything to which something was done by its record, in one namespace, or with "" in the whole cluster, nodes
-// included. What it can't look at is told in the error; what it finds is complete otherwise.
+// included. What it can't look at is reported in the error; what it finds is complete otherwise.
 func (u *Undoer) Find(ctx context.Context, kinds discovery.DiscoveryInterface, namespace string) ([]Object, error) {
 	var found []Object
 	add := func(o Object) { found = append(found, o) }

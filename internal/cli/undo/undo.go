@@ -138,7 +138,7 @@ func (u *Undoer) plan(ctx context.Context, o Object, about *metav1.PartialObject
 }
 
 // holdObject keeps the object from new acts before anything is taken back. One that is held for longer stays so: it may be a mistake,
-// which is told, or somebody's will.
+// which is reported, or somebody's will.
 func (u *Undoer) holdObject(ctx context.Context, about *metav1.PartialObjectMetadata) (*hold.Hold, error) {
 	now := u.Clock.Now()
 	before, wanted := hold.Of(about.Annotations), &hold.Hold{Until: now.Add(u.Hold)}
@@ -239,7 +239,7 @@ func (p *policies) scalesAgain(c *probe.Config) []string {
 	return nil
 }
 
-// unknown says why it can't be told who would do again what was done to an object of a kind.
+// unknown says why it can't be known who would do again what was done to an object of a kind.
 func (p *policies) unknown(kind schema.GroupVersionKind) string {
 	switch kind {
 	case nodeKind:

@@ -144,7 +144,7 @@ func (u *Uninstaller) remove(ctx context.Context, finalizer string, list func(co
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, u.Timeout, true, func(ctx context.Context) (bool, error) {
 		found, err := list(ctx)
 		if err != nil {
-			return false, err // the time may be over; what was there a moment ago is told then
+			return false, err // the time may be over; what was there a moment ago is reported then
 		}
 		there = found
 		for i, o := range there {

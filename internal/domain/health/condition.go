@@ -15,7 +15,7 @@ type Shape string
 const (
 	// Gardener has lastUpdateTime, codes, and Progressing as a status.
 	Gardener Shape = "Gardener"
-	// Conditions is metav1.Condition: Progressing is Unknown there, and told by its reason.
+	// Conditions is metav1.Condition: Progressing is Unknown there, and known by its reason.
 	Conditions Shape = "Conditions"
 )
 

@@ -42,7 +42,7 @@ type Input struct {
 	Results map[string][]Result
 	// Remove are condition types that are to go; those with results stay, and so does what isn't of the form of health checks.
 	Remove []string
-	// AllowFalse is asked when a condition would turn False that isn't so yet, and told whether it is in doubt already: false holds that
+	// AllowFalse is asked when a condition would turn False that isn't so yet, with whether it is in doubt already: false holds that
 	// back, see Breaker. Nil holds nothing.
 	AllowFalse func(conditionType string, doubted bool) bool
 	// CheckConflict is asked at each evaluation, before what is found of a condition is replaced, or removed, see WriteConflicts.Check. Nil replaces it.

@@ -27,7 +27,7 @@ const (
 	defaultFailureFraction  = 0.6
 	defaultGrace            = 50 * time.Second
 	defaultMinCandidates    = 2
-	defaultMaxProtection    = time.Hour // who is on call was told at its beginning
+	defaultMaxProtection    = time.Hour // who is on call was notified at its beginning
 	defaultAccount          = "default"
 )
 

@@ -24,7 +24,7 @@ const (
 	varObject = "object"
 	// maxCost of one evaluation, in CEL's units: what a ValidatingAdmissionPolicy may spend on one expression.
 	maxCost = 1_000_000
-	// assumedSize of each list, map and text: untyped objects have no bounds from which a worst case could be told. What costs more with
+	// assumedSize of each list, map and text: untyped objects have no bounds from which a worst case could be known. What costs more with
 	// these is refused; what costs more with the objects that there are ends there. It lets three loops be within each other, as over
 	// pools, their zones and the nodes, and not four.
 	assumedSize = 30

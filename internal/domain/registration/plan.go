@@ -21,7 +21,7 @@ type ActiveRegistration struct {
 	Reason string
 	// Held: people hold the target, and nothing else keeps the registration from acting.
 	Held bool
-	// BreakerOpen: its breaker is open, as far as a forecast is told.
+	// BreakerOpen: its breaker is open, as far as a forecast knows.
 	BreakerOpen bool
 }
 
@@ -33,7 +33,7 @@ func (d ActiveRegistration) OnTarget(target *unstructured.Unstructured, now time
 	return d
 }
 
-// Writing says whether a registration's conditions are those of targets, and not only told of in its status.
+// Writing says whether a registration's conditions are those of targets, and not only reported in its status.
 func (d *ActiveRegistration) Writing() bool {
 	return !d.State.IsWithdrawn() && (d.Registration == nil || d.Writes())
 }
@@ -168,7 +168,7 @@ func (c *TargetInput) keepUnchecked(p *TargetPlan, d *ActiveRegistration, s *Che
 	}
 	why := ""
 	switch {
-	case s.Suspended: // one for which that can't be told is so, too
+	case s.Suspended: // one for which that can't be known is so, too
 		why = "HealthCheckRegistration " + d.Name + ", which decides it, too, doesn't check this while its suspendWhen is true"
 	case d.Registration != nil:
 		why = "HealthCheckRegistration " + d.Name + " decides it, too, and " + d.Reason

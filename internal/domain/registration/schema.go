@@ -52,7 +52,7 @@ func typeOf(s *spec.Schema, name string) *decl.DeclType {
 	return decl.DynType // a number without decimals is an int in JSON that was read
 }
 
-// objectType is a map where keys are free, and an object where they are told.
+// objectType is a map where keys are free, and an object where they are given.
 func objectType(s *spec.Schema, name string) *decl.DeclType {
 	switch values := s.AdditionalProperties; {
 	case values != nil && values.Schema != nil:

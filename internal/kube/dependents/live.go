@@ -189,7 +189,7 @@ func NewSchemas(client openapi.ClientWithContext) *Schemas {
 	return &Schemas{client: client, kept: lru.New(mostTypes)}
 }
 
-// Types gives those of kinds, as far as they can be told; the error is why others can't.
+// Types gives those of kinds, as far as they can be known; the error is why others can't.
 func (s *Schemas) Types(ctx context.Context, kinds []schema.GroupVersionKind) (map[schema.GroupVersionKind]*decl.DeclType, error) {
 	if len(kinds) == 0 {
 		return nil, nil

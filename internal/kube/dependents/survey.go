@@ -37,7 +37,7 @@ type Objects interface {
 	Layout(ctx context.Context, kind schema.GroupVersionKind) (health.Layout, error)
 	// Served says whether the API server knows a kind.
 	Served(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
-	// Types gives those of the kinds' fields, as far as they can be told; the error is why others can't. A kind that isn't served, or
+	// Types gives those of the kinds' fields, as far as they can be known; the error is why others can't. A kind that isn't served, or
 	// whose fields are free, has none.
 	Types(ctx context.Context, kinds []schema.GroupVersionKind) (map[schema.GroupVersionKind]*decl.DeclType, error)
 	// Kubeconfig says why a shoot's kubeconfig is never used; "" when it is, or there is none.
@@ -62,7 +62,7 @@ type Survey struct {
 // atOnce are how many targets are looked at side by side.
 const atOnce = 16
 
-// Forecast tells what a registration would do. It fails with guard.ErrNotKnown when that can't be told in time.
+// Forecast tells what a registration would do. It fails with guard.ErrNotKnown when that isn't known in time.
 func (s *Survey) Forecast(ctx context.Context, hcr *v1alpha1.HealthCheckRegistration, _ limit.Limits, now time.Time) (registration.Forecast, error) {
 	if s.Within > 0 {
 		bounded, cancel := context.WithTimeout(ctx, s.Within)
@@ -185,7 +185,7 @@ func (q *query) targets(ctx context.Context, others []registration.ActiveRegistr
 	return nil
 }
 
-// selected are the circumstances of those objects that are targets.
+// selected are those objects that are targets, with what decides about them.
 func (q *query) selected(ctx context.Context, objects []*unstructured.Unstructured, others []registration.ActiveRegistration) ([]registration.TargetInput, error) {
 	namespaces := map[string]labels.Set{}
 	var all []registration.TargetInput
@@ -227,7 +227,7 @@ func (q *query) read(ctx context.Context, c *registration.TargetInput) {
 		for _, check := range r.Checks {
 			ref, err := check.Ref(c.Target)
 			if !check.InSeed() || err != nil {
-				continue // told by the check itself
+				continue // reported by the check itself
 			}
 			if _, known := there.by[keyOf(ref)]; known {
 				continue

@@ -34,7 +34,7 @@ type Informers struct {
 	Cache  client.Reader
 	Weeder *weeder.State
 
-	changes atomic.Int64 // that the watch of ProbeConfigs told of
+	changes atomic.Int64 // that the watch of ProbeConfigs reported
 	counted atomic.Pointer[counted]
 }
 
