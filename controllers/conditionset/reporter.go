@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/condition"
-	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/metric"
 	"github.com/resourcestack/autohealer/internal/policy"
 )
@@ -24,7 +24,7 @@ import (
 // Reporter reports acts as Events and metrics.
 type Reporter struct {
 	Events   events.EventRecorder
-	acts     *kube.ActEvents
+	acts     *actuate.Events
 	isStored func(set string) bool
 	broken   brokenRecords
 }
@@ -32,7 +32,7 @@ type Reporter struct {
 // NewReporter reports to a recorder; isStored says whether a set of a name is stored.
 func NewReporter(recorder events.EventRecorder, isStored func(set string) bool) *Reporter {
 	dropped := func(events int) { eventsDropped.Add(float64(events)) }
-	return &Reporter{Events: recorder, acts: kube.NewActEvents(recorder, dropped), isStored: isStored}
+	return &Reporter{Events: recorder, acts: actuate.NewEvents(recorder, dropped), isStored: isStored}
 }
 
 // reportActs reports an applied plan, on the node and on each set.

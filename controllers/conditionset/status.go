@@ -45,7 +45,7 @@ func statusOf(cs *v1alpha1.ConditionSet, st statusInput) v1alpha1.ConditionSetSt
 		after.Breaker = &v1alpha1.Breaker{ID: b.ID, OpenedAt: metav1.NewTime(b.OpenedAt.Truncate(1e9)), Reset: b.Reset}
 	}
 	commonConditions(cs, st).Apply(&after.Conditions, cs.Generation)
-	policy.SetWhileTrue(&after.Conditions, cs.Generation, limitReached(st))
+	policy.SetWhileTrue(&after.Conditions, cs.Generation, limitHolds.Reached(st.heldBack))
 	policy.SetWhileTrue(&after.Conditions, cs.Generation, breakerOpen(cs, st))
 	return after
 }
@@ -77,16 +77,14 @@ func operativeMessage(st statusInput) string {
 		clauses = append(clauses, fmt.Sprintf("the record of %s can't be read: %s", sample.Count(len(nodes), "node"), unreadableHint(nodes)))
 	}
 	for _, reason := range slices.Sorted(maps.Keys(st.summary.Holds)) {
-		if ofLimit(reason) || reason == condition.HeldByBreaker || reason == condition.HeldByPause {
-			continue
+		if !limitHolds.Has(reason) && reason != condition.HeldByBreaker && reason != condition.HeldByPause {
+			clauses = append(clauses, st.heldBack(reason))
 		}
-		count := st.summary.Holds[reason]
-		clauses = append(clauses, fmt.Sprintf("%s held back: %s", sample.Count(count.Nodes, "node"), count.Message))
 	}
 	if t := st.writeErrors; t != nil && t.Partial {
 		clauses = append(clauses, sample.Example(t.Targets, "node", "can't be written", fmt.Sprintf("%s: %s", t.Sample, t.Err)))
 	}
-	if limitReached(st).Reason != "" {
+	if limitHolds.Reached(st.heldBack).Reason != "" {
 		clauses = append(clauses, "a limit holds nodes back, see LimitReached")
 	}
 	if b := st.summary.Breaker; b != nil && !b.Reset {
@@ -131,42 +129,21 @@ func joinFirst(nodes []string) string {
 	return strings.Join(nodes, ", ")
 }
 
-// limitReasons are the holds that are a limit's, with the reason that status gives for them.
-var limitReasons = []struct {
-	hold   condition.Reason
-	reason string
-}{
-	{condition.HeldByLimit, v1alpha1.ReasonTooManyTainted},
-	{condition.HeldByEvictLimit, v1alpha1.ReasonTooManyEvicting},
-	{condition.HeldByEvictPace, v1alpha1.ReasonTooManyEvicting},
-	{condition.HeldByControlPlane, v1alpha1.ReasonControlPlaneLimit},
-	{condition.HeldByMaxNodes, v1alpha1.ReasonMaxNodesReached},
+// limitHolds are the holds that are a limit's.
+var limitHolds = policy.LimitHolds[condition.Reason]{
+	{Hold: condition.HeldByLimit, Reason: v1alpha1.ReasonTooManyTainted},
+	{Hold: condition.HeldByEvictLimit, Reason: v1alpha1.ReasonTooManyEvicting},
+	{Hold: condition.HeldByEvictPace, Reason: v1alpha1.ReasonTooManyEvicting},
+	{Hold: condition.HeldByControlPlane, Reason: v1alpha1.ReasonControlPlaneLimit},
+	{Hold: condition.HeldByMaxNodes, Reason: v1alpha1.ReasonMaxNodesReached},
 }
 
-func ofLimit(hold condition.Reason) bool {
-	for _, l := range limitReasons {
-		if l.hold == hold {
-			return true
-		}
+// heldBack says how many nodes a hold holds back, and why; "" when it holds none.
+func (st statusInput) heldBack(by condition.Reason) string {
+	if count, ok := st.summary.Holds[by]; ok {
+		return fmt.Sprintf("%s held back: %s", sample.Count(count.Nodes, "node"), count.Message)
 	}
-	return false
-}
-
-func limitReached(st statusInput) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionLimitReached}
-	var clauses []string
-	for _, l := range limitReasons {
-		count, ok := st.summary.Holds[l.hold]
-		if !ok {
-			continue
-		}
-		if c.Reason == "" {
-			c.Reason = l.reason
-		}
-		clauses = append(clauses, fmt.Sprintf("%s held back: %s", sample.Count(count.Nodes, "node"), count.Message))
-	}
-	c.Message = strings.Join(clauses, "; ")
-	return c
+	return ""
 }
 
 func breakerOpen(cs *v1alpha1.ConditionSet, st statusInput) metav1.Condition {

@@ -62,16 +62,16 @@ func TestLimitReachedTellsWhichLimit(t *testing.T) {
 		reason, message string
 	}{
 		{"none", map[condition.Reason]condition.HoldCount{"Flapping": hold(1, "f")}, "", ""},
-		{"tainted nodes", map[condition.Reason]condition.HoldCount{"LimitReached": hold(2, "m")}, "TooManyTainted", "2 nodes held back: m"},
-		{"evicting nodes", map[condition.Reason]condition.HoldCount{"EvictLimitReached": hold(2, "m")}, "TooManyEvicting", "2 nodes held back: m"},
-		{"the pace of evictions", map[condition.Reason]condition.HoldCount{"EvictionPace": hold(1, "p")}, "TooManyEvicting", "1 node held back: p"},
-		{"the control plane", map[condition.Reason]condition.HoldCount{"OtherControlPlaneNodeTainted": hold(1, "c")}, "ControlPlaneLimit", "1 node held back: c"},
-		{"the set's own cap", map[condition.Reason]condition.HoldCount{"MaxNodesReached": hold(3, "o")}, "MaxNodesReached", "3 nodes held back: o"},
+		{"tainted nodes", map[condition.Reason]condition.HoldCount{"LimitReached": hold(2, "m")}, "TooManyTainted", "2 nodes held back: m."},
+		{"evicting nodes", map[condition.Reason]condition.HoldCount{"EvictLimitReached": hold(2, "m")}, "TooManyEvicting", "2 nodes held back: m."},
+		{"the pace of evictions", map[condition.Reason]condition.HoldCount{"EvictionPace": hold(1, "p")}, "TooManyEvicting", "1 node held back: p."},
+		{"the control plane", map[condition.Reason]condition.HoldCount{"OtherControlPlaneNodeTainted": hold(1, "c")}, "ControlPlaneLimit", "1 node held back: c."},
+		{"the set's own cap", map[condition.Reason]condition.HoldCount{"MaxNodesReached": hold(3, "o")}, "MaxNodesReached", "3 nodes held back: o."},
 		{"two at once", map[condition.Reason]condition.HoldCount{"EvictLimitReached": hold(1, "e"), "LimitReached": hold(2, "t")},
-			"TooManyTainted", "2 nodes held back: t; 1 node held back: e"},
+			"TooManyTainted", "2 nodes held back: t; 1 node held back: e."},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c := limitReached(statusInput{summary: condition.Summary{Holds: tc.holds}})
+			c := limitHolds.Reached(statusInput{summary: condition.Summary{Holds: tc.holds}}.heldBack)
 			if c.Reason != tc.reason || c.Message != tc.message {
 				t.Errorf("reason %q, message %q; want %q, %q", c.Reason, c.Message, tc.reason, tc.message)
 			}

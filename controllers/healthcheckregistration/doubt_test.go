@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/checking"
@@ -338,5 +339,36 @@ func TestAVersionThatOnlyUnjudgedRegistrationsNameHoldsUpNoLook(t *testing.T) {
 	o.policies.Judge(t.Context(), types.NamespacedName{Name: "a"})
 	if _, _, err := r.read(t.Context(), targetNamed("w")); !errors.Is(err, checking.ErrNotSynced) {
 		t.Errorf("once it is: %v", err)
+	}
+}
+
+// Nothing is written on targets before, and the keeper looks again after a second.
+func TestARegistrationWhoseTargetsCanBeReadGetsItsFinalizerSoon(t *testing.T) {
+	for finalizer, want := range map[string]int{"": 1, v1alpha1.FinalizerUndo: 0} {
+		o, hcr := knowing(t), suspended("r", "v1alpha1", "Mine")
+		if hcr.Finalizers = nil; finalizer != "" {
+			hcr.Finalizers = []string{finalizer}
+		}
+		o.policies.Seen(t.Context(), hcr)
+		o.policies.Judge(t.Context(), types.NamespacedName{Name: "r"})
+		asked := &soon{}
+		o.policies.Statuses.Attach(asked)
+		l := lookedAt(t, o, claimed())
+		l.recordResults(l.plan(t.Context(), health.Layout{Shape: health.Gardener}, nil), outcome{})
+		if asked.n != want {
+			t.Errorf("with finalizer %q the keeper is asked %d times within a tenth of a second, want %d", finalizer, asked.n, want)
+		}
+	}
+}
+
+// soon is a queue that counts what is asked for within a tenth of a second.
+type soon struct {
+	kube.Queue
+	n int
+}
+
+func (s *soon) AddAfter(_ reconcile.Request, after time.Duration) {
+	if after <= 100*time.Millisecond {
+		s.n++
 	}
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/health"
 	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
-	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/policy"
 	"github.com/resourcestack/autohealer/internal/retry"
 )
@@ -204,13 +203,13 @@ func policiesOf(deciding []activeRegistration) []policy.Ref {
 // Reporter reports conditions that changed: Events for people, metrics for machines.
 type Reporter struct {
 	Events events.EventRecorder
-	acts   *kube.ActEvents
+	acts   *actuate.Events
 }
 
 // NewReporter reports to a recorder.
 func NewReporter(recorder events.EventRecorder) *Reporter {
 	dropped := func(events int) { eventsDropped.Add(float64(events)) }
-	return &Reporter{Events: recorder, acts: kube.NewActEvents(recorder, dropped)}
+	return &Reporter{Events: recorder, acts: actuate.NewEvents(recorder, dropped)}
 }
 
 // reportChange reports a condition that was written or removed, on the target and on each registration that decides it. One whose

@@ -248,6 +248,9 @@ func (l *evaluation) recordResults(p plan, is outcome) {
 			continue
 		}
 		uid := d.UID
+		if d.State == lifecycle.Unrecorded { // its finalizer waited until targets can be read
+			l.r.Observer.request(types.NamespacedName{Name: d.Name}, staleRetry)
+		}
 		if now[uid] = true; d.State.IsFrozen() { // it isn't asked
 			continue
 		}

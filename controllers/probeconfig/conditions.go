@@ -101,7 +101,7 @@ func protectionActive(after v1alpha1.ProbeConfigStatus, targets []*targetView) m
 		for _, s := range after.Scaled {
 			names = append(names, fmt.Sprintf("%s %s/%s", s.Ref.Kind, s.Namespace, s.Ref.Name))
 		}
-		if len(names) == probe.SampleSize {
+		if len(names) == sample.Size {
 			names = append(names, "…")
 		}
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonScaledDown, "Scaled down: "+strings.Join(names, ", ")+"."

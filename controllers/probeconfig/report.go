@@ -16,20 +16,19 @@ import (
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/actuate"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
-	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/metric"
 )
 
 // Reporter reports scaling: Events for people, metrics for machines.
 type Reporter struct {
 	Events events.EventRecorder
-	acts   *kube.ActEvents
+	acts   *actuate.Events
 }
 
 // NewReporter reports to a recorder.
 func NewReporter(recorder events.EventRecorder) *Reporter {
 	dropped := func(events int) { eventsDropped.Add(float64(events)) }
-	return &Reporter{Events: recorder, acts: kube.NewActEvents(recorder, dropped)}
+	return &Reporter{Events: recorder, acts: actuate.NewEvents(recorder, dropped)}
 }
 
 // reportAct reports an act, on the dependent and on the config.

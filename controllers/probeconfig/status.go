@@ -145,7 +145,7 @@ func scaledDependents(before []v1alpha1.ScaledDependent, targets []*targetView) 
 	slices.SortFunc(all, func(a, b v1alpha1.ScaledDependent) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Ref.Kind, b.Ref.Kind), strings.Compare(a.Ref.Name, b.Ref.Name))
 	})
-	return all[:min(len(all), probe.SampleSize)]
+	return all[:min(len(all), sample.Size)]
 }
 
 // commonConditions is what the conditions that every kind has report of this config.
@@ -163,7 +163,7 @@ func commonConditions(pc *v1alpha1.ProbeConfig, st configState) policy.Condition
 		s.Stalled = policy.Cause{Reason: v1alpha1.ReasonKubeconfigUntried, Message: t.untriedMessage()}
 	}
 	if len(st.restoring) > 0 {
-		names := st.restoring[:min(len(st.restoring), probe.SampleSize)]
+		names := st.restoring[:min(len(st.restoring), sample.Size)]
 		s.Undoing = fmt.Sprintf("The ProbeConfig is deleted once what it scaled down is scaled up again in %s: %s.", sample.Count(len(st.restoring), "namespace"), strings.Join(names, ", "))
 		if obstacles := findings(st.targets); len(obstacles) > 0 {
 			s.Undoing += " In the way: " + obstacles[0] + "."

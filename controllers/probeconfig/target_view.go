@@ -8,6 +8,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/probe"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
 // targetView is a target as the status reports it.
@@ -92,7 +93,7 @@ func (s *targetView) recordUnknown(of v1alpha1.DependentRef) bool {
 func worstTargets(targets []*targetView) []v1alpha1.TargetState {
 	var all []v1alpha1.TargetState
 	for _, s := range targets {
-		if len(all) == probe.SampleSize {
+		if len(all) == sample.Size {
 			break
 		}
 		if w := s.worst(); w.Reason != "" {

@@ -1,31 +1,39 @@
 package weederconfig
 
 import (
+	"cmp"
+	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/actuate"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 	"github.com/resourcestack/autohealer/internal/domain/weeder"
-	"github.com/resourcestack/autohealer/internal/kube"
 	"github.com/resourcestack/autohealer/internal/metric"
+	"github.com/resourcestack/autohealer/internal/policy"
 )
 
 // Reporter reports recoveries and deletions as Events and metrics.
 type Reporter struct {
 	Events events.EventRecorder
-	acts   *kube.ActEvents
+	acts   *actuate.Events
 }
 
 // NewReporter reports to a recorder.
 func NewReporter(recorder events.EventRecorder) *Reporter {
 	dropped := func(events int) { eventsDropped.Add(float64(events)) }
-	return &Reporter{Events: recorder, acts: kube.NewActEvents(recorder, dropped)}
+	return &Reporter{Events: recorder, acts: actuate.NewEvents(recorder, dropped)}
 }
 
 // reportRecoveries reports windows that opened, on the Service and on the config. Of equal Events only the first one's note is kept,
@@ -150,4 +158,99 @@ func policyLabels(key types.NamespacedName) prometheus.Labels {
 // forgetStates drops the series of a config that is gone.
 func forgetStates(key types.NamespacedName) {
 	metric.Forget(policyLabels(key), actsTotal, recoveriesTotal, windowsGauge, heldGauge, limitGauge)
+}
+
+// steps keep configs' statuses. The acting is the PodReconciler's, and a deleted pod needs no undoing.
+func (o *Observer) steps() policy.Steps[*v1alpha1.WeederConfig] {
+	return policy.Steps[*v1alpha1.WeederConfig]{
+		New: func() *v1alpha1.WeederConfig { return &v1alpha1.WeederConfig{} }, Describe: o.describe, Gone: forgetStates,
+	}
+}
+
+// describe computes the status, once this generation is judged by known rules.
+func (o *Observer) describe(_ context.Context, wc *v1alpha1.WeederConfig, _ policy.Remaining) (is policy.Description[*v1alpha1.WeederConfig], err error) {
+	unknown := policy.Description[*v1alpha1.WeederConfig]{Skip: true}
+	config, ok := o.policies.Current(wc)
+	if !ok || config.Object.ResourceVersion != wc.ResourceVersion { // the planner knows another status
+		return unknown, nil
+	}
+	st := statusInput{storedConfig: config, synced: o.weeder().Synced(), writeErrors: o.policies.Errors.Get(wc.UID)}
+	if st.summary, ok = o.weeder().Summary(wc.UID, o.Facts.Moment()); !ok && config.Read.unreadable == nil {
+		return unknown, nil
+	}
+	is.After = wc.DeepCopy()
+	is.After.Status = statusOf(wc, st)
+	gaugeStates(client.ObjectKeyFromObject(wc), st.summary, meta.IsStatusConditionTrue(is.After.Status.Conditions, v1alpha1.ConditionLimitReached))
+	return is, nil
+}
+
+// statusInput is everything that a status depends on.
+type statusInput struct {
+	storedConfig
+	summary weeder.Summary
+	// synced: caches are full, so that counts mean something.
+	synced      bool
+	writeErrors *policy.WriteErrors
+}
+
+// statusOf describes a config. It is pure: the same state gives the same status, so that nothing is written when nothing
+// changed.
+func statusOf(wc *v1alpha1.WeederConfig, st statusInput) v1alpha1.WeederConfigStatus {
+	after := *wc.Status.DeepCopy()
+	if st.synced && st.Read.unreadable == nil {
+		counted := st.summary.WeederConfigStatus
+		counted.Conditions, counted.LastTriggered = after.Conditions, cmp.Or(counted.LastTriggered, after.LastTriggered)
+		after = counted
+	}
+	after.ObservedGeneration = wc.Generation
+	commonConditions(wc, st).Apply(&after.Conditions, wc.Generation)
+	policy.SetWhileTrue(&after.Conditions, wc.Generation, limitHolds.Reached(st.heldBack))
+	return after
+}
+
+// commonConditions is the input of the conditions that every kind has.
+func commonConditions(wc *v1alpha1.WeederConfig, st statusInput) policy.Conditions {
+	s := policy.Conditions{
+		Acceptance: policy.AcceptanceOf(st.Verdict, st.Read.unreadable),
+		Changes:    "pods", Synced: st.synced, WriteErrors: st.writeErrors, Paused: st.Pause, Summary: operativeMessage(st),
+	}
+	if wc.Spec.Mode == v1alpha1.Observe {
+		s.Observes = true
+		s.Summary = fmt.Sprintf("Mode Observe: %d of %d Services are there, %d recovered lately; %d pods would be deleted now, and none is.",
+			st.summary.Services, st.summary.Named, st.summary.ActiveWindows, st.summary.Held[weeder.HeldByMode].Pods)
+	}
+	return s
+}
+
+// operativeMessage says in numbers what the config does, and why it does less than specified: many tools show only the message
+// of Ready.
+func operativeMessage(st statusInput) string {
+	clauses := []string{fmt.Sprintf("%d of %d Services are there, %d recovered lately, %d pods were deleted so far", st.summary.Services, st.summary.Named, st.summary.ActiveWindows, st.summary.Deleted)}
+	for _, reason := range slices.Sorted(maps.Keys(st.summary.Held)) {
+		if !limitHolds.Has(reason) && reason != weeder.HeldByPause {
+			clauses = append(clauses, st.heldBack(reason))
+		}
+	}
+	if t := st.writeErrors; t != nil && t.Partial {
+		clauses = append(clauses, sample.Example(t.Targets, "pod", "can't be deleted", fmt.Sprintf("%s: %s", t.Sample, t.Err)))
+	}
+	if limitHolds.Reached(st.heldBack).Reason != "" {
+		clauses = append(clauses, "a limit holds pods back, see LimitReached")
+	}
+	return policy.Sentence(clauses...)
+}
+
+// limitHolds are the holds that are a limit's.
+var limitHolds = policy.LimitHolds[weeder.Reason]{
+	{Hold: weeder.HeldByLimit, Reason: v1alpha1.ReasonTooManyPodDeletions},
+	{Hold: weeder.HeldByBudget, Reason: v1alpha1.ReasonBudgetSpent},
+	{Hold: weeder.HeldByRepeats, Reason: v1alpha1.ReasonBudgetSpent},
+}
+
+// heldBack says how many pods a hold holds back, and why; "" when it holds none.
+func (st statusInput) heldBack(by weeder.Reason) string {
+	if held, ok := st.summary.Held[by]; ok {
+		return sample.Example(held.Pods, "pod", "held back", held.Message)
+	}
+	return ""
 }

@@ -55,7 +55,7 @@ func TestLimitReachedTellsWhichLimit(t *testing.T) {
 		{"a budget, in the API server's words", map[weeder.Reason]weeder.HoldCount{"MaxRepeatsPerOwner": {Pods: 1, Message: "it would violate the budget."}}, "BudgetSpent", "1 pod held back: it would violate the budget."},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c := limitReached(statusInput{summary: weeder.Summary{Held: tc.held}})
+			c := limitHolds.Reached(statusInput{summary: weeder.Summary{Held: tc.held}}.heldBack)
 			if c.Reason != tc.reason || c.Message != tc.message {
 				t.Errorf("reason %q, message %q; want %q, %q", c.Reason, c.Message, tc.reason, tc.message)
 			}

@@ -39,6 +39,7 @@ var _ = Describe("kubectl autohealer freeze", func() {
 			HaveField("Out", MatchRegexp(`guardrail.autohealer.resourcestack.com/autohealer-freeze created
 Frozen: nothing is done and nothing undone. The manager confirms, after [0-9.]+s.
 To go on: kubectl autohealer thaw`))))
+		Eventually(time.Now).Should(BeTemporally(">", began.Add(5*time.Second)), "a write that was on its way may arrive")
 		was := s.taints(ctx)
 		Consistently(func() any { return s.taints(ctx) }, "6s", "200ms").Should(Equal(was), "the oracle sees every write, too")
 

@@ -12,11 +12,14 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/tools/events"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/kube"
@@ -133,4 +136,44 @@ func NamespaceEnds(err error) bool {
 	}
 	var answer apierrors.APIStatus
 	return apierrors.IsNotFound(err) && errors.As(err, &answer) && answer.Status().Details != nil && answer.Status().Details.Kind == "namespaces"
+}
+
+// Events on single targets are rate-limited: in a storm they would cost the API server more than the acts do. The audit
+// trail and the counts of the policy's own Events have those that are left out.
+const (
+	eventsPerSecond = 5
+	eventsBurst     = 25
+)
+
+// Events reports acts by two Events, on the target and on the policy. It is safe for concurrent use.
+type Events struct {
+	recorder events.EventRecorder
+	pace     *rate.Limiter
+	dropped  func(events int)
+}
+
+// NewEvents reports acts to a recorder, and to dropped how many Events were left out.
+func NewEvents(recorder events.EventRecorder, dropped func(events int)) *Events {
+	return &Events{recorder: recorder, pace: rate.NewLimiter(eventsPerSecond, eventsBurst), dropped: dropped}
+}
+
+// Emit reports one act. Of several with the same target, policy, reason and action there is one Event with a count, and with
+// the first one's note.
+func (e *Events) Emit(now time.Time, target, policy runtime.Object, reason, action, note string) {
+	e.emit(now, target, policy, [2]runtime.Object{policy, target}, reason, action, note)
+}
+
+// EmitRelated reports one act on something that the target owns: both Events are related to that, so that each such act has
+// Events of its own.
+func (e *Events) EmitRelated(now time.Time, target, policy, about runtime.Object, reason, action, note string) {
+	e.emit(now, target, policy, [2]runtime.Object{about, about}, reason, action, note)
+}
+
+func (e *Events) emit(now time.Time, target, policy runtime.Object, related [2]runtime.Object, reason, action, note string) {
+	if !e.pace.AllowN(now, 1) {
+		e.dropped(2)
+		return
+	}
+	e.recorder.Eventf(target, related[0], corev1.EventTypeNormal, reason, action, "%s", note)
+	e.recorder.Eventf(policy, related[1], corev1.EventTypeNormal, reason, action, "%s", note)
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"go/ast"
 	"go/token"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"testing"
@@ -23,7 +22,7 @@ func TestThePureRoomsLookAtNoClock(t *testing.T) {
 }
 
 func TestLooksAtAClockAreFound(t *testing.T) {
-	got := clockLooks(t, filepath.Join("testdata", "tree"))
+	got := clockLooks(t, brokenTree(t))
 	if want := []string{"internal/domain/x/x.go: time.Now", "internal/domain/x/x.go: time.Since"}; !slices.Equal(got, want) {
 		t.Errorf("found %q instead of %q", got, want)
 	}

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/tools/txtar"
 )
 
 const module = "github.com/resourcestack/autohealer/"
@@ -83,8 +85,26 @@ func TestImportsGoOneWay(t *testing.T) {
 	}
 }
 
+// brokenTree gives the directory of a tree that breaks every rule.
+func brokenTree(t *testing.T) string {
+	t.Helper()
+	archive, err := txtar.ParseFile(filepath.Join("testdata", "tree.txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := txtar.FS(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, files); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 func TestForbiddenImportsAreFound(t *testing.T) {
-	got := importViolations(t, filepath.Join("testdata", "tree"))
+	got := importViolations(t, brokenTree(t))
 	for _, want := range []string{
 		"apis/v1 may not import internal/kube",
 		"apis/v1 may not import sigs.k8s.io/controller-runtime",

@@ -44,7 +44,7 @@ func TestEveryKindIsComplete(t *testing.T) {
 }
 
 func TestMissingPartsAreFound(t *testing.T) {
-	missing := missingParts(t, filepath.Join("testdata", "tree"), "Widget", "widgets")
+	missing := missingParts(t, brokenTree(t), "Widget", "widgets")
 	if len(missing) != len(parts)-1 {
 		t.Errorf("testdata has a sample and nothing else, but %d of %d parts are missing: %q", len(missing), len(parts), missing)
 	}

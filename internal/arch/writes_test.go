@@ -35,7 +35,7 @@ var (
 		"controllers/conditionset/node_reconciler.go: r.Taints.Apply",
 		"controllers/healthcheckregistration/execute.go: a.r.Conditions.Apply",
 		"controllers/outlierpolicy/gateways.go: p.Patches.Apply",
-		"controllers/outlierpolicy/translation.go: p.Clusters.Apply",
+		"controllers/outlierpolicy/policies.go: p.Clusters.Apply",
 		"controllers/probeconfig/scaling.go: r.Scales.Apply",
 		"controllers/weederconfig/pod_reconciler.go: r.Pods.Apply",
 		"internal/cli/undo/records.go: hand.Apply",
@@ -65,7 +65,7 @@ func TestOnlyActuatorsWrite(t *testing.T) {
 }
 
 func TestWritesAreFound(t *testing.T) {
-	got := clientWrites(t, filepath.Join("testdata", "tree"))
+	got := clientWrites(t, brokenTree(t))
 	want := []string{
 		"controllers/a/a.go: c.Status().Update",
 		"controllers/a/a.go: clients.nodes().Patch",

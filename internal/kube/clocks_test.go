@@ -37,9 +37,48 @@ func TestTheServersClockIsReadFromItsAnswers(t *testing.T) {
 	if got, want := c.Now(), answered.Add(90*time.Second); !got.Equal(want) {
 		t.Errorf("it says %s, want %s", got, want)
 	}
-	c.record("rubbish")
+	c.record("rubbish", local.Now())
 	if c.Now().IsZero() {
 		t.Error("an answer without a date made it forget")
+	}
+}
+
+// A date is cut to the second. Whoever took each for the time would be up to a second behind, now more and now less.
+func TestTheServersClockIsTheLatestWithWhichItsAnswersAgree(t *testing.T) {
+	start := time.Date(2026, 11, 21, 4, 0, 0, 0, time.UTC)
+	local := testingclock.NewFakePassiveClock(start)
+	c := &ServerClock{Clock: local}
+	ahead := 10*time.Minute + 400*time.Millisecond // the server, of ours
+	answer := func(after, took time.Duration) (behind time.Duration) {
+		local.SetTime(start.Add(after))
+		c.record(local.Now().Add(ahead).Format(http.TimeFormat), local.Now().Add(-took))
+		return local.Now().Add(ahead).Sub(c.Now())
+	}
+	for _, step := range []struct{ after, took, behind time.Duration }{
+		{500 * time.Millisecond, 0, 900 * time.Millisecond},
+		{590 * time.Millisecond, 0, 900 * time.Millisecond},
+		{650 * time.Millisecond, 0, 50 * time.Millisecond}, // the second turned just now
+		{1550 * time.Millisecond, 0, 50 * time.Millisecond},
+		{9 * time.Second, 8 * time.Second, 50 * time.Millisecond},
+	} {
+		if got := answer(step.after, step.took); got != step.behind {
+			t.Errorf("after %s it is %s behind, want %s", step.after, got, step.behind)
+		}
+	}
+	local.SetTime(start.Add(10 * time.Second))
+	ahead -= 80 * time.Millisecond // ours is faster
+	if got := answer(10550*time.Millisecond, 0); got != -30*time.Millisecond {
+		t.Errorf("it is %s behind: nothing disproves it", got)
+	}
+	if got := answer(10679*time.Millisecond, 0); got > 0 || got < -2*time.Millisecond {
+		t.Errorf("it is %s behind: it goes back by no more than the answer says", got)
+	}
+	ahead -= 5 * time.Second
+	if got := answer(20*time.Second, 6*time.Second); got > -5*time.Second {
+		t.Errorf("it is %s behind: an answer that was under way so long says nothing of a clock that was set back", got)
+	}
+	if got := answer(21*time.Second, 10*time.Millisecond); got < 0 || got >= time.Second {
+		t.Errorf("it is %s behind a clock that was set back", got)
 	}
 }
 

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +18,9 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/timing"
 	"github.com/resourcestack/autohealer/internal/domain/weeder"
 )
+
+// HistoryLogger names the logger of the audit trail, by which its lines are found in managers' logs.
+const HistoryLogger = "history"
 
 // Facts is what admission and controllers know of the cluster, kept up to date by informers.
 type Facts struct {
@@ -131,11 +135,14 @@ func (c *ClockStep) Start(ctx context.Context) error {
 	}
 }
 
-// ServerClock knows the API server's clock from the Date header of its answers, to the second. Reporters' heartbeats are
-// compared with it and not with ours: nodes and API server may agree where we are off.
+// ServerClock knows the API server's clock from the Date header of its answers, which is cut to the second: of all the times that they allow
+// it is the earliest, which comes closer with each answer. Reporters' heartbeats are compared with it and not with ours: nodes and API
+// server may agree where we are off.
 type ServerClock struct {
 	Clock clock.PassiveClock
-	seen  atomic.Pointer[serverTime]
+
+	mu   sync.Mutex
+	seen serverTime // needs mu; zero before the first answer
 }
 
 type serverTime struct{ server, local time.Time }
@@ -144,28 +151,48 @@ type serverTime struct{ server, local time.Time }
 func (c *ServerClock) Watch(cfg *rest.Config) {
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(request *http.Request) (*http.Response, error) {
+			sent := c.Clock.Now()
 			response, err := next.RoundTrip(request)
 			if err == nil {
-				c.record(response.Header.Get("Date"))
+				c.record(response.Header.Get("Date"), sent)
 			}
 			return response, err
 		})
 	})
 }
 
-func (c *ServerClock) record(date string) {
-	if server, err := http.ParseTime(date); err == nil {
-		c.seen.Store(&serverTime{server: server, local: c.Clock.Now()})
+// record takes in the date of the answer to a request. One that is later than the estimate raises it. An earlier one disproves it only where
+// it is a second or more before what the estimate was when the request was sent: by less than another second our clock is faster than the
+// server's, by more that was set back.
+func (c *ServerClock) record(date string, sent time.Time) {
+	server, err := http.ParseTime(date)
+	if err != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.Clock.Now()
+	switch ahead := c.at(sent).Sub(server.Add(time.Second)); {
+	case c.at(now).Before(server), ahead >= time.Second:
+		c.seen = serverTime{server: server, local: now}
+	case ahead >= 0:
+		c.seen.server = c.seen.server.Add(-ahead - 1)
 	}
 }
 
 // Now is the API server's time, zero before its first answer.
 func (c *ServerClock) Now() time.Time {
-	s := c.seen.Load()
-	if s == nil {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at(c.Clock.Now())
+}
+
+// at is the API server's time at one of ours. It needs mu.
+func (c *ServerClock) at(local time.Time) time.Time {
+	if c.seen.server.IsZero() {
 		return time.Time{}
 	}
-	return s.server.Add(c.Clock.Since(s.local))
+	return c.seen.server.Add(local.Sub(c.seen.local))
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)

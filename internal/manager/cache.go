@@ -158,7 +158,7 @@ func newDependents(mgr ctrl.Manager, o options) (*dependents.Survey, error) {
 			}
 			return all, nil
 		},
-		Read: maxTargetsRead, Check: maxTargetsChecked, Within: forecastTimeout, Known: dependents.NewKnown(),
+		Read: maxTargetsRead, Check: maxTargetsChecked, Within: forecastTimeout, Known: &dependents.Known{},
 	}, nil
 }
 

@@ -1,7 +1,7 @@
 package policy
 
 import (
-	"strings"
+	"cmp"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -49,16 +49,6 @@ func (a Acceptance) Accepted() metav1.Condition {
 
 // Cause is the reason of a condition and its message.
 type Cause struct{ Reason, Message string }
-
-// Pause is what pauses all new acts; the zero value is nothing.
-type Pause struct {
-	// By names it; "" when nothing does.
-	By string
-	// Frozen: it stops undo, too.
-	Frozen bool
-	// Unknown: nobody paused, but what Guardrails forbid isn't known any more.
-	Unknown bool
-}
 
 // Conditions is what the conditions that every kind has are made from.
 type Conditions struct {
@@ -162,12 +152,35 @@ func (s Conditions) stalled() metav1.Condition {
 	return c
 }
 
-// Sentence puts clauses together. What others' errors end with is no second full stop.
-func Sentence(clauses ...string) string {
-	for i := range clauses {
-		clauses[i] = strings.TrimSuffix(clauses[i], ".")
+// LimitHolds are the holds that are a limit's, each with the reason of LimitReached for it, in the order in which its message names them.
+type LimitHolds[R comparable] []struct {
+	Hold   R
+	Reason string
+}
+
+// Has says whether a hold is a limit's.
+func (l LimitHolds[R]) Has(hold R) bool {
+	for _, limit := range l {
+		if limit.Hold == hold {
+			return true
+		}
 	}
-	return strings.Join(clauses, "; ") + "."
+	return false
+}
+
+// Reached is LimitReached, with a clause of each hold that there is; clause gives "" for the others.
+func (l LimitHolds[R]) Reached(clause func(hold R) string) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionLimitReached}
+	var clauses []string
+	for _, limit := range l {
+		if text := clause(limit.Hold); text != "" {
+			c.Reason, clauses = cmp.Or(c.Reason, limit.Reason), append(clauses, text)
+		}
+	}
+	if len(clauses) > 0 {
+		c.Message = Sentence(clauses...)
+	}
+	return c
 }
 
 // Set writes a condition for a generation.

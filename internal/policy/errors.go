@@ -3,6 +3,7 @@ package policy
 import (
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -199,4 +200,12 @@ func (p *StatusThrottle) Forget(policy types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.policies, policy)
+}
+
+// Sentence puts clauses together. What others' errors end with is no second full stop.
+func Sentence(clauses ...string) string {
+	for i := range clauses {
+		clauses[i] = strings.TrimSuffix(clauses[i], ".")
+	}
+	return strings.Join(clauses, "; ") + "."
 }

@@ -152,6 +152,16 @@ func (p *Policies[T, R]) PausedBy() (by Pause, known bool) {
 	return p.paused, !p.guardrailsUnread
 }
 
+// Pause is what pauses all new acts; the zero value is nothing.
+type Pause struct {
+	// By names it; "" when nothing does.
+	By string
+	// Frozen: it stops undo, too.
+	Frozen bool
+	// Unknown: nobody paused, but what Guardrails forbid isn't known any more.
+	Unknown bool
+}
+
 // PausedBy says what pauses new acts, as status and holds tell it.
 func PausedBy(p guardrail.Policy) Pause {
 	switch {

@@ -24,8 +24,9 @@ const (
 	taintKey = "e2e.example.com/broken"
 	broken   = corev1.NodeConditionType("Broken")
 	sick     = corev1.TaintEffectNoSchedule
-	// acting is within which a manager acts that has just come: the Lease of one that was killed has to end first.
-	acting = time.Minute
+	// acting is within which a manager is ready that has just come, and then within which it acts: the Lease of one that was killed has to
+	// end first, and beside other suites it takes a minute to start.
+	acting = 2 * time.Minute
 )
 
 var _ = Describe("The manager in a Pod", func() {
@@ -125,12 +126,12 @@ func hardTimes(s *story) {
 	It("is restarted when it is killed, and undoes nothing", func(ctx SpecContext) {
 		began := time.Now()
 		Expect(real.KillContainer(ctx, s.pod.Status.ContainerStatuses[0].ContainerID)).To(Succeed())
-		Eventually(container).WithContext(ctx).WithTimeout(time.Minute).Should(SatisfyAll(HaveField("RestartCount", int32(1)), HaveField("Ready", true)))
+		Eventually(container).WithContext(ctx).WithTimeout(acting).Should(SatisfyAll(HaveField("RestartCount", int32(1)), HaveField("Ready", true)))
 		suite.Measured("killed, the manager in a Pod is ready again after %.1f s", time.Since(began).Seconds())
 		report(ctx, corev1.ConditionTrue, broken, ballast[2])
 		Eventually(effect(ctx, ballast[2])).WithTimeout(acting).Should(Equal(sick), "the restarted manager should act")
 		s.expectUntouched(ctx)
-	}, NodeTimeout(2*time.Minute))
+	}, NodeTimeout(2*acting))
 
 	It("goes back to the version before and forth again, and undoes nothing", func(ctx SpecContext) {
 		tree, program := world.Previous(ctx)
@@ -148,17 +149,17 @@ func hardTimes(s *story) {
 			Eventually(effect(ctx, ballast[2])).WithTimeout(acting).Should(Equal(to.effect), "either version should go on with what the other did")
 			s.expectUntouched(ctx)
 		}
-	}, NodeTimeout(4*time.Minute))
+	}, NodeTimeout(4*acting))
 
 	It("does nothing while it lacks memory, and goes on once it has it", func(ctx SpecContext) {
 		const limits = `{"spec":{"template":{"spec":{"containers":[{"name":"manager","resources":{"requests":{"memory":"24Mi"},"limits":{"memory":"24Mi"}}}]}}}}`
 		kubectl(ctx, "patch", deployment, "-n", harness.Namespace, "-p", limits)
-		Eventually(container).WithContext(ctx).WithTimeout(time.Minute).Should(SatisfyAll(
+		Eventually(container).WithContext(ctx).WithTimeout(acting).Should(SatisfyAll(
 			HaveField("LastTerminationState.Terminated", HaveField("Reason", "OOMKilled")), HaveField("RestartCount", BeNumerically(">=", 1)),
 		))
 		report(ctx, corev1.ConditionFalse, broken, ballast[0])
 		report(ctx, corev1.ConditionTrue, broken, ballast[3])
-		Eventually(container).WithContext(ctx).WithTimeout(time.Minute).Should(SatisfyAll(
+		Eventually(container).WithContext(ctx).WithTimeout(acting).Should(SatisfyAll(
 			HaveField("Ready", false), HaveField("RestartCount", BeNumerically(">=", 2)),
 		), "it should be killed again with this to do")
 		s.expectUntouched(ctx)
@@ -168,7 +169,7 @@ func hardTimes(s *story) {
 		s.rollOut(ctx, thisTag)
 		Eventually(effect(ctx, ballast[0])).WithTimeout(acting).Should(BeZero())
 		Eventually(effect(ctx, ballast[3])).Should(Equal(sick))
-	}, NodeTimeout(3*time.Minute))
+	}, NodeTimeout(4*acting))
 }
 
 // expectUntouched expects the first sick node to be as the first manager left it.

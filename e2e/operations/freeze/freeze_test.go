@@ -104,6 +104,7 @@ var _ = Describe("kubectl autohealer freeze", Ordered, func() {
 		DeferCleanup(func(ctx context.Context) { Expect(plugin(ctx, "thaw").Code).To(BeZero()) })
 		Expect(plugin(ctx, "freeze", "--reason=INC-4711")).To(SatisfyAll(HaveField("Code", 0), HaveField("Out", ContainSubstring("The manager confirms, after "))))
 		Expect(time.Since(began)).To(BeNumerically("<", 5*time.Second))
+		Eventually(time.Now).Should(BeTemporally(">", began.Add(5*time.Second)), "a write that was on its way may arrive")
 		was := state(ctx, stormy, e)
 
 		By("giving each kind something to do, and something to take back")

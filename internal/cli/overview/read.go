@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/cli/records"
+	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/guardrail"
 	"github.com/resourcestack/autohealer/internal/domain/hold"
 	"github.com/resourcestack/autohealer/internal/domain/lease"
@@ -169,7 +169,7 @@ func (r Reader) nodes(ctx context.Context, o *Overview, limits limit.Limits) err
 		return err
 	}
 	at := timing.Moment{Now: r.Clock.Now()}
-	fleet := records.Fleet(nodes.Items, sets.Items, limits, at)
+	fleet := condition.FleetOfRecords(nodes.Items, sets.Items, limits, at)
 	for i := range nodes.Items {
 		o.addHeld(&nodes.Items[i], at.Now)
 	}

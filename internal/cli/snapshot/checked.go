@@ -60,7 +60,7 @@ func fieldsOf(all ...*v1alpha1.HealthCheckRegistration) registration.Fields {
 
 func (f *Facts) checksOf(objects dependents.Objects) *dependents.Survey {
 	return &dependents.Survey{
-		Objects: objects, Read: maxTargetsRead, Check: maxTargetsChecked, Known: f.known,
+		Objects: objects, Read: maxTargetsRead, Check: maxTargetsChecked, Known: &f.known,
 		Stored: func(context.Context) ([]*v1alpha1.HealthCheckRegistration, error) { return f.registrations(), nil },
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
@@ -38,7 +37,7 @@ type Facts struct {
 	at       timing.Moment
 	weeder   *weeder.State
 	// known has registrations that were read before, fields what the stored ones read of objects.
-	known  *lru.Cache
+	known  dependents.Known
 	fields registration.Fields
 
 	ownNamespace string
@@ -71,7 +70,7 @@ func NewWatchedFacts(ctx context.Context, s *Snapshot, g *guard.Guard, ownNamesp
 
 func newFacts(ctx context.Context, s *Snapshot, g *guard.Guard, ownNamespace string, at timing.Moment, seen func(*corev1.Node) time.Time) (*Facts, error) {
 	policy := policyOf(g.Policy())
-	f := &Facts{snapshot: s, fleet: condition.NewFleet(policy.Limits), at: at, known: dependents.NewKnown(), fields: storedFields(s), ownNamespace: ownNamespace}
+	f := &Facts{snapshot: s, fleet: condition.NewFleet(policy.Limits), at: at, fields: storedFields(s), ownNamespace: ownNamespace}
 	f.weeder = newWeeder(s, policy.Limits, ownNamespace, frozen)
 	f.fleet.SetPolicy(policy, f.at)
 	for _, node := range allOf[corev1.Node](s.Objects) {

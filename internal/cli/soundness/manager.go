@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
-	"github.com/resourcestack/autohealer/internal/cli/records"
+	"github.com/resourcestack/autohealer/internal/domain/condition"
 	"github.com/resourcestack/autohealer/internal/domain/docs"
 	"github.com/resourcestack/autohealer/internal/domain/lease"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
@@ -174,7 +174,7 @@ func (c *Checker) records(ctx context.Context) ([]Finding, error) {
 	if err := c.Client.List(ctx, &sets); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
 		return nil, err
 	}
-	fleet := records.Fleet(nodes.Items, sets.Items, limit.Builtin(), timing.Moment{Now: c.Clock.Now()})
+	fleet := condition.FleetOfRecords(nodes.Items, sets.Items, limit.Builtin(), timing.Moment{Now: c.Clock.Now()})
 	var found []Finding
 	for _, o := range fleet.Orphans() {
 		found = append(found, Finding{

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/internal/domain/lifecycle"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
 	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
@@ -214,4 +216,21 @@ func (f *Fleet) livenessChanged(n *nodeState, before *Node, at timing.Moment) bo
 func older(a, b string) bool {
 	c, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && c < 0
+}
+
+// FleetOfRecords is what records say of nodes, beside the sets that are stored, without a manager that knows more. It is for counting and not
+// for plans: no set in it may act.
+func FleetOfRecords(nodes []corev1.Node, sets []v1alpha1.ConditionSet, limits limit.Limits, at timing.Moment) *Fleet {
+	fleet := NewFleet(limits)
+	for i := range sets {
+		set, err := NewSet(&sets[i])
+		if err != nil {
+			set = Unreadable(&sets[i])
+		}
+		fleet.ObserveSet(set, lifecycle.NotJudged, nil, "", at)
+	}
+	for i := range nodes {
+		fleet.ObserveNode(&nodes[i], at)
+	}
+	return fleet
 }

@@ -16,7 +16,7 @@ const (
 	backOffForgotten = 10 * time.Minute
 	// limitWindow is the time for which deletions count for the cluster-wide limit.
 	limitWindow = time.Minute
-	// uncertainCreation covers that creation is written in whole seconds and that the API server's clock is known to about one.
+	// uncertainCreation covers that creation is written in whole seconds and that API servers' clocks may be another apart.
 	uncertainCreation = 2 * time.Second
 )
 

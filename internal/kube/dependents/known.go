@@ -5,13 +5,16 @@ package dependents
 import (
 	"context"
 	"fmt"
+	"maps"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/lru"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/health"
@@ -20,11 +23,12 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/registration"
 )
 
-// mostKnown registrations are kept made ready: compiling their expressions takes milliseconds.
-const mostKnown = 1000
-
-// NewKnown is an empty Survey.Known.
-func NewKnown() *lru.Cache { return lru.New(mostKnown) }
+// Known are stored registrations made ready, by UID: compiling their expressions takes milliseconds. It is safe for concurrent use, and the
+// zero value is empty.
+type Known struct {
+	mu  sync.Mutex
+	all map[types.UID]knownRegistration
+}
 
 // knownRegistration is a registration made ready, nil when it can't be read.
 type knownRegistration struct {
@@ -33,26 +37,44 @@ type knownRegistration struct {
 }
 
 // read makes a stored registration ready; nil when it can't be read.
-func (s *Survey) read(hcr *v1alpha1.HealthCheckRegistration) *registration.Registration {
-	keep := s.Known != nil && hcr.UID != ""
-	if keep {
-		if kept, ok := s.Known.Get(hcr.UID); ok && kept.(knownRegistration).generation == hcr.Generation {
-			return kept.(knownRegistration).Registration
-		}
+func (k *Known) read(hcr *v1alpha1.HealthCheckRegistration) *registration.Registration {
+	k.mu.Lock()
+	known, ok := k.all[hcr.UID]
+	k.mu.Unlock()
+	if ok && hcr.UID != "" && known.generation == hcr.Generation {
+		return known.Registration
 	}
 	reg, problems := registration.Read(hcr)
 	if len(problems) > 0 {
 		reg = nil
 	}
-	if keep {
-		s.Known.Add(hcr.UID, knownRegistration{reg, hcr.Generation})
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.all == nil {
+		k.all = map[types.UID]knownRegistration{}
 	}
+	k.all[hcr.UID] = knownRegistration{reg, hcr.Generation}
 	return reg
+}
+
+// keepStored drops those that aren't stored any more, once it has more than are stored.
+func (k *Known) keepStored(stored []*v1alpha1.HealthCheckRegistration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.all) <= len(stored) {
+		return
+	}
+	are := sets.New[types.UID]()
+	for _, hcr := range stored {
+		are.Insert(hcr.UID)
+	}
+	maps.DeleteFunc(k.all, func(uid types.UID, _ knownRegistration) bool { return !are.Has(uid) })
 }
 
 // others are the stored registrations but for the one of this name, and those that can't be read.
 func (s *Survey) others(stored []*v1alpha1.HealthCheckRegistration, reg *registration.Registration) []registration.ActiveRegistration {
 	var all []registration.ActiveRegistration
+	s.Known.keepStored(stored)
 	for _, hcr := range stored {
 		if hcr.Name == reg.Name || hcr.DeletionTimestamp != nil {
 			continue
@@ -66,7 +88,7 @@ func (s *Survey) others(stored []*v1alpha1.HealthCheckRegistration, reg *registr
 
 // active is a stored registration with what it may do; without a Registration where it can't be read.
 func (s *Survey) active(hcr *v1alpha1.HealthCheckRegistration) registration.ActiveRegistration {
-	d := registration.ActiveRegistration{Registration: s.read(hcr), State: lifecycle.Active, BreakerOpen: breakerOf(hcr, []*v1alpha1.HealthCheckRegistration{hcr}) != nil}
+	d := registration.ActiveRegistration{Registration: s.Known.read(hcr), State: lifecycle.Active, BreakerOpen: breakerOf(hcr, []*v1alpha1.HealthCheckRegistration{hcr}) != nil}
 	if s.State != nil {
 		d.State, d.Reason = s.State(hcr)
 	}

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	decl "k8s.io/apiserver/pkg/cel"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/lru"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/domain/health"
@@ -55,8 +54,8 @@ type Survey struct {
 	Within time.Duration
 	// State says what a stored registration may do now, and why no more; nil takes all to be in force, as rules do.
 	State func(hcr *v1alpha1.HealthCheckRegistration) (lifecycle.State, string)
-	// Known has the stored registrations that were read before, by UID, see NewKnown; nil reads them each time.
-	Known *lru.Cache
+	// Known has the stored registrations that were read before.
+	Known *Known
 }
 
 // atOnce are how many targets are looked at side by side.

@@ -144,7 +144,7 @@ func tell(t *testing.T, o *objects, spec string, stored ...*v1alpha1.HealthCheck
 		o.layout = health.Layout{Shape: health.Gardener}
 	}
 	s := &dependents.Survey{
-		Objects: o, Read: 1001, Check: 100,
+		Objects: o, Read: 1001, Check: 100, Known: &dependents.Known{},
 		Stored: func(context.Context) ([]*v1alpha1.HealthCheckRegistration, error) { return stored, nil },
 	}
 	forecast, err := s.Forecast(t.Context(), registered(t, "judged", spec), limit.Builtin(), now)
@@ -413,7 +413,7 @@ func TestOfTargetsThatAreNotAllReadNoneIsDoubted(t *testing.T) {
 
 func TestWhatCanNotBeReadIsNotKnown(t *testing.T) {
 	s := &dependents.Survey{
-		Objects: &objects{err: context.DeadlineExceeded}, Read: 10, Check: 10,
+		Objects: &objects{err: context.DeadlineExceeded}, Read: 10, Check: 10, Known: &dependents.Known{},
 		Stored: func(context.Context) ([]*v1alpha1.HealthCheckRegistration, error) { return nil, nil },
 	}
 	if _, err := s.Forecast(t.Context(), registered(t, "judged", mcm), limit.Builtin(), now); !errors.Is(err, guard.ErrNotKnown) {

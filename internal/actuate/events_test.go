@@ -1,4 +1,4 @@
-package kube
+package actuate
 
 import (
 	"testing"
@@ -18,7 +18,7 @@ func TestAnActIsToldOnBothObjectsAndInAStormOnNeither(t *testing.T) {
 	node, policy := &corev1.Node{}, &corev1.ConfigMap{}
 	told := map[runtime.Object]int{}
 	dropped := 0
-	acts := NewActEvents(recorderFunc(func(on runtime.Object) { told[on]++ }), func(events int) { dropped += events })
+	acts := NewEvents(recorderFunc(func(on runtime.Object) { told[on]++ }), func(events int) { dropped += events })
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for range 30 {
 		acts.Emit(now, node, policy, "NodeTainted", "Taint", "100% sick")

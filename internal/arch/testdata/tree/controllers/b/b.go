@@ -1,6 +1,0 @@
-package b
-
-import (
-	_ "github.com/resourcestack/autohealer/controllers/b/steps"
-	_ "github.com/resourcestack/autohealer/webhooks"
-)
