@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -221,4 +222,65 @@ func (l *chunkedList) read(ctx context.Context, path string, query url.Values, a
 		return errLargeChunk
 	}
 	return err
+}
+
+const (
+	// maxListings is how many clusters' leases are listed at once: a chunk takes memory, and its size is the server's.
+	maxListings = 16
+	// maxSlow is how many more are listed at once of servers whose last list was too slow: they must not occupy all slots.
+	maxSlow = 4
+	// maxPerNamespace is how many a namespace has at once, however many configs a tenant makes.
+	maxPerNamespace = 2
+)
+
+// listSlots limit how many listings run at once. They are safe for concurrent use.
+type listSlots struct {
+	prompt, slow chan struct{}
+
+	mu sync.Mutex
+	// byNamespace has how many each namespace has, or waits for; needs mu.
+	byNamespace map[string]int
+}
+
+func newSlots() *listSlots {
+	return &listSlots{prompt: make(chan struct{}, maxListings), slow: make(chan struct{}, maxSlow), byNamespace: map[string]int{}}
+}
+
+// acquire waits for a slot until ctx ends; ok is false when there was none, else free must be called.
+func (s *listSlots) acquire(ctx context.Context, namespace string, slow bool) (free func(), ok bool) {
+	if !s.reserve(namespace) {
+		return nil, false
+	}
+	slots := s.prompt
+	if slow {
+		slots = s.slow
+	}
+	select {
+	case slots <- struct{}{}:
+		return func() {
+			<-slots
+			s.release(namespace)
+		}, true
+	case <-ctx.Done():
+		s.release(namespace)
+		return nil, false
+	}
+}
+
+func (s *listSlots) reserve(namespace string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byNamespace[namespace] >= maxPerNamespace {
+		return false
+	}
+	s.byNamespace[namespace]++
+	return true
+}
+
+func (s *listSlots) release(namespace string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byNamespace[namespace]--; s.byNamespace[namespace] == 0 {
+		delete(s.byNamespace, namespace)
+	}
 }

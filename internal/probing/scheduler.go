@@ -3,20 +3,29 @@ package probing
 import (
 	"context"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+
+	"github.com/resourcestack/autohealer/internal/domain/probe"
+	"github.com/resourcestack/autohealer/internal/metric"
 )
 
 const (
 	// minPause is the least time between two runs of a task, whatever it returns: a mistake must not become a flood of requests.
 	minPause = time.Second
-	// slowAfter is for how long a run occupies a worker. One that takes longer waits for a server that doesn't answer: it costs memory, and
-	// must not delay the runs of other servers.
+	// slowAfter is for how long a run occupies a worker. One that takes longer, though the processors aren't busy, waits for a server that
+	// doesn't answer: it costs memory, and must not delay the runs of other servers.
 	slowAfter = 250 * time.Millisecond
+	// busyAfter is for how long a goroutine waits for a processor where runs take long because of that, and not because of servers. More runs
+	// at once would make all of them last longer, until none ends within its timeout.
+	busyAfter = 20 * time.Millisecond
 )
 
 // task runs repeatedly, at times that it returns.
@@ -27,7 +36,7 @@ type task interface {
 	close()
 }
 
-// scheduler runs tasks when they are due, as many at once as it has workers, not counting those that run for longer than slowAfter. A task
+// scheduler runs tasks when they are due, as many at once as it has workers, not counting slow runs, which outlasts tells. A task
 // never runs before its time, and never two at once of a key. When workers are scarce, the task that has waited longest runs first.
 type scheduler struct {
 	clock   clock.WithTicker
@@ -118,25 +127,42 @@ func (s *scheduler) run(ctx context.Context) {
 	}
 }
 
-// work runs due tasks. When a run takes longer than slowAfter another worker is started in its stead, and this one ends after the run.
+// work runs due tasks. When a run is slow another worker is started in its stead, and this one ends after the run.
 func (s *scheduler) work(ctx context.Context) {
 	for ctx.Err() == nil {
 		key, ended := s.queue.Get()
 		if ended {
 			return
 		}
-		s.working.Add(1)
-		relief := time.AfterFunc(slowAfter, func() { // by real time: it is about this process, not about when tasks are due
-			defer s.working.Done()
-			s.work(ctx)
+		over := make(chan struct{})
+		var decided atomic.Bool // whichever is first: the run is over, or slow
+		s.working.Go(func() {
+			if outlasts(over) && decided.CompareAndSwap(false, true) {
+				s.work(ctx)
+			}
 		})
 		s.runDue(ctx, key)
 		s.queue.Done(key)
-		if !relief.Stop() {
+		if close(over); !decided.CompareAndSwap(false, true) {
 			return
 		}
-		s.working.Done()
 	}
+}
+
+// outlasts waits until a run is over, or is slow though the processors aren't busy. It goes by real time: it is about this process, not about
+// when tasks are due.
+func outlasts(over <-chan struct{}) (slow bool) {
+	for !slow {
+		due := clock.RealClock{}.Now().Add(slowAfter)
+		select {
+		case <-over:
+			return false
+		case <-time.After(slowAfter):
+			runtime.Gosched() // behind all that wait for a processor
+			slow = clock.RealClock{}.Since(due) < busyAfter
+		}
+	}
+	return true
 }
 
 // runDue runs the task of a key once, if there is one that is due.
@@ -185,63 +211,41 @@ func (s *scheduler) end(key Key, e *entry, next time.Time) (stays bool) {
 	return true
 }
 
-const (
-	// maxListings is how many clusters' leases are listed at once: a chunk takes memory, and its size is the server's.
-	maxListings = 16
-	// maxSlow is how many more are listed at once of servers whose last list was too slow: they must not occupy all slots.
-	maxSlow = 4
-	// maxPerNamespace is how many a namespace has at once, however many configs a tenant makes.
-	maxPerNamespace = 2
+// Labels are bounded: sides and classes, never targets.
+var (
+	latenessSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "autohealer_probe_lateness_seconds",
+		Help:    "How long after its time a run of probes began. More than a second means too few workers or processors.",
+		Buckets: []float64{.001, .01, .1, .5, 1, 2.5, 5, 10, 30, 60},
+	})
+	probeSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "autohealer_probe_duration_seconds",
+		Help:    "How long probes took, by side (internal, external, leases) and result (success, failure, transient, unknown).",
+		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+	}, []string{"side", "result"})
+	outcomesTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "autohealer_probe_outcomes_total",
+		Help: "Outcomes of probes, by side (internal, external, leases) and class, such as OK, Timeout or TLS.",
+	}, []string{"side", "class"})
+	witnessUp = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "autohealer_witness_up",
+		Help: "Whether a witness of a Guardrail answered the last check, once a minute: 1 or 0.",
+	}, []string{"guardrail", "witness"})
+	witnessQueries = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "autohealer_witness_queries_total",
+		Help: "Queries of the witnesses since external probes failed, by result (vouched, not_vouched).",
+	}, []string{"result"})
 )
 
-// listSlots limit how many listings run at once. They are safe for concurrent use.
-type listSlots struct {
-	prompt, slow chan struct{}
-
-	mu sync.Mutex
-	// byNamespace has how many each namespace has, or waits for; needs mu.
-	byNamespace map[string]int
+// RegisterMetrics adds the metrics to the manager's registry; a second manager in one process shares them.
+func RegisterMetrics() error {
+	metric.AtZero(witnessQueries, []string{"vouched", "not_vouched"})
+	return metric.Register(latenessSeconds, probeSeconds, outcomesTotal, witnessUp, witnessQueries)
 }
 
-func newSlots() *listSlots {
-	return &listSlots{prompt: make(chan struct{}, maxListings), slow: make(chan struct{}, maxSlow), byNamespace: map[string]int{}}
-}
+func observeLateness(late time.Duration) { latenessSeconds.Observe(late.Seconds()) }
 
-// acquire waits for a slot until ctx ends; ok is false when there was none, else free must be called.
-func (s *listSlots) acquire(ctx context.Context, namespace string, slow bool) (free func(), ok bool) {
-	if !s.reserve(namespace) {
-		return nil, false
-	}
-	slots := s.prompt
-	if slow {
-		slots = s.slow
-	}
-	select {
-	case slots <- struct{}{}:
-		return func() {
-			<-slots
-			s.release(namespace)
-		}, true
-	case <-ctx.Done():
-		s.release(namespace)
-		return nil, false
-	}
-}
-
-func (s *listSlots) reserve(namespace string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.byNamespace[namespace] >= maxPerNamespace {
-		return false
-	}
-	s.byNamespace[namespace]++
-	return true
-}
-
-func (s *listSlots) release(namespace string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.byNamespace[namespace]--; s.byNamespace[namespace] == 0 {
-		delete(s.byNamespace, namespace)
-	}
+func observeProbe(side string, outcome probe.Outcome, took time.Duration) {
+	probeSeconds.WithLabelValues(side, outcome.Result().String()).Observe(took.Seconds())
+	outcomesTotal.WithLabelValues(side, string(outcome.Class)).Inc()
 }

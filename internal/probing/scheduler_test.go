@@ -2,9 +2,13 @@ package probing
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
+	"runtime"
 	"slices"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -197,6 +201,47 @@ func TestServersThatDontAnswerDelayNoOthers(t *testing.T) {
 		}
 	})
 }
+
+// Runs take long here because they wait for processors. More at once would make each last longer, and end none of them sooner.
+func TestBusyProcessorsGetNoMoreRunsAtOnce(t *testing.T) {
+	work := func() {
+		for i := range 200 {
+			_ = sha256.Sum256(make([]byte, 4096+i))
+		}
+	}
+	began := time.Now()
+	work()
+	rounds := int(60*time.Millisecond/time.Since(began)) + 1
+	workers := 8 * runtime.GOMAXPROCS(0)
+	w := newSchedulerEnv(workers)
+	var running, most, over atomic.Int64
+	ended := make(chan struct{})
+	for i := range 8 * workers {
+		w.add(Key{Name: strconv.Itoa(i)}, taskFunc(func() time.Time {
+			if n := running.Add(1); n > most.Load() {
+				most.Store(n)
+			}
+			for range rounds {
+				work()
+			}
+			running.Add(-1)
+			if over.Add(1) == int64(8*workers) {
+				close(ended)
+			}
+			return time.Now().Add(time.Hour)
+		}), time.Now())
+	}
+	w.during(func() { <-ended })
+	if most := int(most.Load()); most > 2*workers {
+		t.Errorf("%d ran at once, with %d workers", most, workers)
+	}
+}
+
+// taskFunc is a task that is nothing but its run.
+type taskFunc func() time.Time
+
+func (f taskFunc) run(context.Context) time.Time { return f() }
+func (taskFunc) close()                          {}
 
 func TestATaskThatAsksForNoPauseGetsOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
