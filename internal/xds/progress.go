@@ -5,6 +5,11 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/resourcestack/autohealer/internal/metric"
 )
 
 // Rejections are the NACKs in force of clusters and their endpoints, by proxies of all replicas, and the errors of clusters that aren't
@@ -85,16 +90,14 @@ func (s *Server) CountProxies(clusters []string) (connected, acked int) {
 	return connected, acked
 }
 
-// rejections are those of all watches, by name: of endpoints those under names that their clients still subscribe to.
+// rejections are those of all watches, by name.
 func (t *table) rejections() map[string][]Rejection {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	all := map[string][]Rejection{}
 	for w := range t.watches {
 		for name, message := range w.rejections {
-			if !t.endpoints || w.subscribes(name) {
-				all[name] = append(all[name], Rejection{Proxy: w.identity, Message: message})
-			}
+			all[name] = append(all[name], Rejection{Proxy: w.identity, Message: message})
 		}
 	}
 	return all
@@ -138,4 +141,58 @@ func (t *table) longestUnacked(now time.Time) (longest time.Duration) {
 		}
 	}
 	return longest
+}
+
+// Labels are bounded: protocols, types and reasons, never clusters or clients.
+var (
+	streams = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "autohealer_xds_streams",
+		Help: "Open xDS streams, by protocol (delta, sotw).",
+	}, []string{"protocol"})
+	refusedTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "autohealer_xds_refused_streams_total",
+		Help: "Refused xDS streams, by reason (not_ready, identity, installation_conflict, too_many_types).",
+	}, []string{"reason"})
+	resources = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "autohealer_xds_clusters",
+		Help: "Clusters, by state: served, not served as they should be (invalid), or kept though they are gone (removal_delayed).",
+	}, []string{"state"})
+	publishedAt = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "autohealer_xds_published_timestamp_seconds",
+		Help: "When the served snapshot was last published, changed or not; at first when the server was made. In Unix seconds.",
+	})
+	unacknowledgedFor = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "autohealer_xds_longest_unacknowledged_seconds",
+		Help: "For how long a connected Envoy has neither accepted nor rejected what it was sent, of the Envoy for which that is longest; 0 when none is behind.",
+	})
+	sentTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "autohealer_xds_sent_resources_total",
+		Help: "Resources sent to Envoys, by type (cluster, endpoints, other).",
+	}, []string{"type"})
+	removedTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "autohealer_xds_removed_resources_total",
+		Help: "Removals of resources sent to Envoys, by type (cluster, endpoints, other).",
+	}, []string{"type"})
+	rejectedNow = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "autohealer_xds_rejected_resources",
+		Help: "Resources that connected Envoys refuse now, each Envoy's for itself, by type (cluster, endpoints).",
+	}, []string{"type"})
+	answersTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "autohealer_xds_answers_total",
+		Help: "Answers of Envoys to what they were sent, by type (cluster, endpoints, other) and result (accepted, rejected).",
+	}, []string{"type", "result"})
+)
+
+func registerMetrics() error {
+	return metric.Register(streams, refusedTotal, resources, publishedAt, unacknowledgedFor, sentTotal, removedTotal, rejectedNow, answersTotal)
+}
+
+func typeLabel(typeURL string) string {
+	switch typeURL {
+	case resource.ClusterType:
+		return "cluster"
+	case resource.EndpointType:
+		return "endpoints"
+	}
+	return "other"
 }

@@ -5,6 +5,8 @@ import (
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	. "github.com/onsi/gomega"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -33,6 +35,10 @@ func TestARejectedClusterIsReportedWithTheClientsMessage(t *testing.T) {
 	g.Eventually(func() Proxies { return proxies(w.server, "shop/web/8080") }, "5s").Should(Equal(Proxies{Connected: 1, Acked: 1}))
 	g.Expect(client.Clusters()["shop/web/8080"].GetOutlierDetection().GetConsecutive_5Xx().GetValue()).To(Equal(uint32(66)))
 	g.Expect(client.Wire().Clusters["shop/web/80"]).To(Equal(2), "what was rejected is not sent again")
+
+	w.serve("shop/web/80", 66, 1001, 1002)
+	w.set()
+	g.Eventually(func() []string { return client.Hosts("shop/web/80") }, "5s").Should(HaveLen(2), "the cluster that it keeps has its endpoints under another name")
 
 	w.serve("shop/web/80", 7, 1001)
 	w.set()
@@ -65,6 +71,14 @@ func TestRejectedEndpointsAreReportedForTheirCluster(t *testing.T) {
 	w.serve("shop/web/80", 5, 1003)
 	w.set()
 	g.Eventually(w.server.Rejections, "5s").Should(BeEmpty())
+
+	w.serve("shop/web/80", 5, 1001, 1002)
+	w.set()
+	g.Eventually(w.server.Rejections, "5s").Should(HaveLen(1))
+	g.Expect(client.Ask(&discovery.DeltaDiscoveryRequest{
+		TypeUrl: resource.EndpointType, ResourceNamesUnsubscribe: []string{w.server.store.published["shop/web/80"].endpointsEntry.name},
+	})).To(Succeed())
+	g.Eventually(w.server.Rejections, "5s").Should(BeEmpty(), "it hasn't the cluster any more")
 }
 
 func TestAnInvalidClusterLeavesTheLastGoodOne(t *testing.T) {

@@ -36,29 +36,72 @@ type watch struct {
 	unackedSince time.Time
 	// rejections are the messages of the client's NACKs of what it was sent last, by name.
 	rejections map[string]string
-	// names of endpoints that the client subscribes to, by their cluster: slices, since a stream may have tens of thousands.
-	names map[string][]string
+	// otherNames are the names of endpoints that the client may subscribe to, but for those that entries have, by their cluster. Few clusters
+	// have any for long, and a stream may have tens of thousands: the map is nil when none has.
+	otherNames map[string][]string
+	// unsureNames are those of them of which the next request shows whether the client subscribes to them.
+	unsureNames []string
 }
 
-// maxNames bounds under how many names a stream gets one cluster's endpoints: an Envoy has the cluster as it is, and as it
+// maxNames bounds under how many other names a stream gets one cluster's endpoints: an Envoy has the cluster as it is, and as it
 // was while it warms the next.
 const maxNames = 4
 
-// subscribes says whether the client gets endpoints under a name.
-func (w *watch) subscribes(name string) bool { return slices.Contains(w.names[clusterOf(name)], name) }
+// serves says whether a cluster's endpoints are there for the client under a name, if it subscribes to that.
+func (w *watch) serves(e *entry, name string) bool {
+	return e.name == name || slices.Contains(w.otherNames[clusterOf(name)], name)
+}
 
-// updateNames adds the names of endpoints to those that the client subscribes to, or takes them out.
-func (w *watch) updateNames(r *request, names iter.Seq[string]) {
-	for name := range names {
-		cluster := clusterOf(name)
-		i := slices.Index(w.names[cluster], name)
-		switch subscribed := r.covers(name); {
-		case subscribed && i < 0 && len(w.names[cluster]) < maxNames:
-			w.names[cluster] = append(w.names[cluster], name)
-		case !subscribed && i >= 0:
-			if w.names[cluster] = slices.Delete(w.names[cluster], i, i+1); len(w.names[cluster]) == 0 {
-				delete(w.names, cluster)
-			}
+// updateNames takes in which names of endpoints a request subscribes to, and to which it doesn't any more.
+func (w *watch) updateNames(r *request, names []string, sotw bool) {
+	concerned := slices.Values(slices.Concat(w.unsureNames, names))
+	if sotw { // the request has all names
+		w.otherNames, concerned = nil, maps.Keys(r.subscription.SubscribedResources())
+	}
+	w.unsureNames = nil
+	for name := range concerned {
+		if r.names(name) {
+			w.addName(name)
+		} else {
+			w.dropName(name)
+		}
+	}
+	if len(w.otherNames) == 0 { // a map that was large once stays so
+		w.otherNames = nil
+	}
+	maps.DeleteFunc(w.rejections, func(name, _ string) bool { return !r.names(name) })
+}
+
+// addName adds a name of endpoints, unless it is the entry's, or there are too many.
+func (w *watch) addName(name string) (added bool) {
+	cluster := clusterOf(name)
+	e, others := w.table.entries[cluster], w.otherNames[cluster]
+	if e != nil && e.name == name || slices.Contains(others, name) || len(others) >= maxNames {
+		return false
+	}
+	if w.otherNames == nil {
+		w.otherNames = map[string][]string{}
+	}
+	w.otherNames[cluster] = append(others, name)
+	return true
+}
+
+func (w *watch) dropName(name string) {
+	cluster := clusterOf(name)
+	others := slices.DeleteFunc(w.otherNames[cluster], func(other string) bool { return other == name })
+	if len(others) > 0 {
+		w.otherNames[cluster] = others
+	} else {
+		delete(w.otherNames, cluster)
+	}
+}
+
+// keepNames keeps the names that entries had, if the client subscribes to them. While a response is being sent nobody knows.
+func (w *watch) keepNames(outdated map[string]*entry) {
+	for _, was := range outdated {
+		unsure := w.openRequest == nil
+		if w.scope.allows(was.namespace) && (unsure || w.openRequest.names(was.name)) && w.addName(was.name) && unsure {
+			w.unsureNames = append(w.unsureNames, was.name)
 		}
 	}
 }
@@ -69,16 +112,16 @@ type request struct {
 	respond      func()
 }
 
-func (r *request) covers(name string) bool {
+// names says whether the request subscribes to something by its name.
+func (r *request) names(name string) bool {
 	_, named := r.subscription.SubscribedResources()[name]
-	return named || r.subscription.IsWildcard()
+	return named
 }
 
 func newWatch(t *table, identity string, scope Scope) *watch {
 	w := &watch{
 		table: t, identity: identity, scope: scope, allDirty: true,
 		dirty: map[string]bool{}, unacked: map[string]map[string]struct{}{}, rejections: map[string]string{},
-		names: map[string][]string{},
 	}
 	t.addWatch(w)
 	return w
@@ -87,8 +130,17 @@ func newWatch(t *table, identity string, scope Scope) *watch {
 // markChanged marks the entry of a cluster, under each name that the client may subscribe to it.
 func (w *watch) markChanged(cluster string, e *entry) {
 	w.dirty[e.name] = false
-	for _, name := range w.names[cluster] {
+	for _, name := range w.otherNames[cluster] {
 		w.dirty[name] = false
+	}
+}
+
+// markGone marks clusters that are removed. Those that only the client has are marked too: it sent them, and now they are confirmed to be gone.
+func (w *watch) markGone(gone []string, outdated map[string]*entry) {
+	for _, name := range gone {
+		if e := outdated[name]; e == nil || w.scope.allows(e.namespace) {
+			w.dirty[name] = true
+		}
 	}
 }
 
@@ -132,12 +184,7 @@ func (w *watch) handleRequest(r *request, names []string, sotw, mustReply bool) 
 		}
 	}
 	if w.table.endpoints {
-		all := slices.Values(names)
-		if sotw { // the request has all names
-			clear(w.names)
-			all = maps.Keys(r.subscription.SubscribedResources())
-		}
-		w.updateNames(r, all)
+		w.updateNames(r, names, sotw)
 	}
 	w.openRequest, w.sotw, w.mustReply = r, sotw, w.mustReply || mustReply
 	w.replyIfChanged()
