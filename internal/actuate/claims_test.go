@@ -91,3 +91,86 @@ func TestAnAPIServerThatTakesNoDryRunsGetsTheWrite(t *testing.T) {
 		t.Errorf("it gave %v, and wrote %v", err, after.Object)
 	}
 }
+
+// The cache may show a claim, and not yet the condition that was written after it.
+func TestWhatWasWrittenAndIsNotSeenYetIsNotForgotten(t *testing.T) {
+	claimed := checked("Mine")
+	if err := unstructured.SetNestedSlice(claimed.Object, nil, "status", "conditions"); err != nil {
+		t.Fatal(err)
+	}
+	base, read := clusterWith(t, claimed)
+	seen := read()
+	now := read()
+	now.Object["status"] = checked("").Object["status"]
+	if err := base.Status().Update(t.Context(), now); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (&Conditions{Client: base, Live: base}).Unclaim(t.Context(), seen, "Mine"); !errors.Is(err, ErrStale) {
+		t.Errorf("it gave %v", err)
+	}
+	if after := read(); !health.Ours(after, "Mine") {
+		t.Errorf("it is forgotten: %v", health.Owned(after))
+	}
+}
+
+// What others change beside it is no reason to keep a claim.
+func TestAClaimIsDroppedThoughOthersWrite(t *testing.T) {
+	claimed := checked("Gone,Mine")
+	base, read := clusterWith(t, claimed)
+	seen := read()
+	now := read()
+	now.SetLabels(map[string]string{"a": "b"})
+	if err := base.Update(t.Context(), now); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (&Conditions{Client: base, Live: base}).Unclaim(t.Context(), seen, "Gone"); err != nil {
+		t.Errorf("it gave %v", err)
+	}
+	if after := read(); health.Owns(after, "Gone") || !health.Owns(after, "Mine") || after.GetLabels()["a"] != "b" {
+		t.Errorf("it is now %v", after.Object)
+	}
+}
+
+// A proxy, or a client, may send a write again whose answer was lost: the second one meets what the first one did.
+func TestAWriteThatCameAboutKeepsItsClaim(t *testing.T) {
+	bare := checked("")
+	if err := unstructured.SetNestedSlice(bare.Object, nil, "status", "conditions"); err != nil {
+		t.Fatal(err)
+	}
+	base, read := clusterWith(t, bare)
+	twice := interceptor.NewClient(base, interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+			if err := c.SubResource(sub).Patch(ctx, o, patch, options...); err != nil || len((&client.SubResourcePatchOptions{}).ApplyOptions(options).DryRun) > 0 {
+				return err
+			}
+			return apierrors.NewConflict(schema.GroupResource{Resource: "things"}, "t", errors.New("it changed"))
+		},
+	})
+	_, err := (&Conditions{Client: twice, Live: twice, Current: admitting{}}).Apply(t.Context(), ConditionWrite{
+		Target: read(), Layout: health.Layout{Shape: health.Conditions},
+		Step:     health.Step{Condition: health.Condition{Type: "Mine", Status: health.True, Reason: "HealthCheckSuccessful", Message: "(1/1) Health checks successful"}},
+		Deciders: []*registration.Registration{{Name: "r", UID: "r", Generation: 1}}, Admitted: []AdmittedChecks{enforced(t)},
+	})
+	if !errors.Is(err, ErrStale) {
+		t.Errorf("it gave %v", err)
+	}
+	if after := read(); !health.Ours(after, "Mine") {
+		t.Errorf("it is nobody's: %v", after.Object)
+	}
+}
+
+// clusterWith is an API server that has a target, and what reads that.
+func clusterWith(t *testing.T, target *unstructured.Unstructured) (c client.WithWatch, read func() *unstructured.Unstructured) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	scheme.AddKnownTypeWithName(target.GroupVersionKind(), &unstructured.Unstructured{})
+	c = fake.NewClientBuilder().WithScheme(scheme).WithObjects(target.DeepCopy()).WithStatusSubresource(target).Build()
+	return c, func() *unstructured.Unstructured {
+		t.Helper()
+		o := target.DeepCopy()
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(target), o); err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+}

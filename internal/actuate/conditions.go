@@ -61,7 +61,10 @@ func (c *Conditions) Apply(ctx context.Context, w ConditionWrite) (*unstructured
 		return target, err
 	}
 	if claims {
-		claimed, err := c.claimNew(ctx, w)
+		if err := c.dryRun(ctx, w); err != nil {
+			return target, err
+		}
+		claimed, err := c.claim(ctx, target, kind, true)
 		if err != nil {
 			return target, err
 		}
@@ -72,8 +75,9 @@ func (c *Conditions) Apply(ctx context.Context, w ConditionWrite) (*unstructured
 		c.record(w, err)
 	}
 	if err != nil {
-		if claims && superseded(err) {
-			err = errors.Join(err, c.disclaim(ctx, after, kind))
+		if claims && superseded(err) && !health.Find(after, kind).SameContent(&w.Step.Condition) { // else it came about, and the answer was lost
+			_, undo := c.claim(ctx, after, kind, false)
+			err = errors.Join(err, undo)
 		}
 		return target, err
 	}
@@ -133,11 +137,20 @@ func (c *Conditions) coveredBy(ctx context.Context, w ConditionWrite, reg *regis
 // maxAttempts at a write while others write the same status all the time; then the target is planned anew.
 const maxAttempts = 8
 
-// write puts the condition on the target, or takes it off. As long as others changed something else meanwhile it is made again from what
-// is stored by now.
+// write puts the condition on the target, or takes it off, as long as others changed something else meanwhile.
 func (c *Conditions) write(ctx context.Context, target *unstructured.Unstructured, w ConditionWrite) (*unstructured.Unstructured, error) {
+	return c.whileSame(ctx, target, w.Step.Condition.Type, func(target *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+		return c.send(ctx, target, w)
+	})
+}
+
+// whileSame makes a write again from what is stored by now, where others wrote meanwhile, as long as a condition is as it was. It gives the
+// target as it was seen last.
+func (c *Conditions) whileSame(
+	ctx context.Context, target *unstructured.Unstructured, conditionType string, write func(*unstructured.Unstructured) (*unstructured.Unstructured, error),
+) (*unstructured.Unstructured, error) {
 	for attempts := 1; ; attempts++ {
-		after, err := c.send(ctx, target, w)
+		after, err := write(target)
 		if !mayBeStale(err) {
 			return after, err
 		}
@@ -145,8 +158,10 @@ func (c *Conditions) write(ctx context.Context, target *unstructured.Unstructure
 		switch {
 		case !changed:
 			return target, err
-		case fresh == nil, attempts == maxAttempts, !samePlan(fresh, target, w.Step.Condition.Type):
+		case fresh == nil:
 			return target, fmt.Errorf("%w: %w", ErrStale, err)
+		case attempts == maxAttempts, !samePlan(fresh, target, conditionType):
+			return fresh, fmt.Errorf("%w: %w", ErrStale, err)
 		}
 		target = fresh
 	}

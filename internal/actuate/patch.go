@@ -70,19 +70,15 @@ func annotationPath(name string) string {
 	return "/metadata/annotations/" + strings.ReplaceAll(name, "/", "~1")
 }
 
+// recordOperations give the node another record, "" for none, if it still is what was read.
 func recordOperations(node *condition.Node, after string) []operation {
 	before, had := node.Record()
-	return annotationOperations(v1alpha1.AnnotationOwnedTaints, node.Annotated, before, had, after)
-}
-
-// annotationOperations give an annotation another text, "" for none, if it still is what was read. annotated: the object has annotations.
-func annotationOperations(name string, annotated bool, before string, had bool, after string) []operation {
-	path := annotationPath(name)
+	path := annotationPath(v1alpha1.AnnotationOwnedTaints)
 	switch {
 	case !had && after == "":
 		return nil
-	case !annotated: // the parent of a path must exist
-		return []operation{{"test", "/metadata/annotations", nil}, {"add", "/metadata/annotations", map[string]string{name: after}}}
+	case !node.Annotated: // the parent of a path must exist
+		return []operation{{"test", "/metadata/annotations", nil}, {"add", "/metadata/annotations", map[string]string{v1alpha1.AnnotationOwnedTaints: after}}}
 	case !had:
 		return []operation{{"test", path, nil}, {"add", path, after}}
 	case after == "":

@@ -44,7 +44,7 @@ func Next(previous *Condition, conditionType string, v Verdict, layout Layout, g
 	if previous.Status == next.Status && !previous.LastTransition.IsZero() {
 		next.LastTransition = previous.LastTransition
 	}
-	same := previous.sameContent(&next)
+	same := previous.SameContent(&next)
 	if same && !previous.LastUpdate.IsZero() && !next.LastUpdate.IsZero() {
 		next.LastUpdate = previous.LastUpdate
 	}
@@ -74,9 +74,9 @@ func newCondition(conditionType string, v Verdict, layout Layout, generation int
 	return c
 }
 
-// sameContent says whether both tell the same of the target, whenever that was.
-func (c *Condition) sameContent(other *Condition) bool {
-	return c.Status == other.Status && c.Reason == other.Reason && c.Message == other.Message && slices.Equal(c.Codes, other.Codes)
+// SameContent says whether both tell the same of the target, whenever that was; none tells nothing.
+func (c *Condition) SameContent(other *Condition) bool {
+	return c != nil && c.Status == other.Status && c.Reason == other.Reason && c.Message == other.Message && slices.Equal(c.Codes, other.Codes)
 }
 
 // Equal says whether both are the same in all they tell; nil is only equal to nil.
@@ -84,7 +84,7 @@ func (c *Condition) Equal(other *Condition) bool {
 	if c == nil || other == nil {
 		return c == other
 	}
-	return c.Type == other.Type && c.sameContent(other) && c.LastTransition.Equal(other.LastTransition) && c.LastUpdate.Equal(other.LastUpdate) &&
+	return c.Type == other.Type && c.SameContent(other) && c.LastTransition.Equal(other.LastTransition) && c.LastUpdate.Equal(other.LastUpdate) &&
 		c.ObservedGeneration == other.ObservedGeneration
 }
 
