@@ -69,7 +69,8 @@ func commonConditions(cs *v1alpha1.ConditionSet, st statusInput) policy.Conditio
 // operativeMessage says in numbers what the set does, and why it does less than specified: many tools show only the message
 // of Ready.
 func operativeMessage(st statusInput) string {
-	clauses := []string{fmt.Sprintf("%d of %d selected nodes match, %d are tainted%s", st.summary.Matching, st.summary.Selected, st.summary.Tainted, unselectedHint(st))}
+	clauses := []string{fmt.Sprintf("%d of %d selected nodes match, %s%s", st.summary.Matching, st.summary.Selected,
+		sample.Clause(st.summary.Tainted, "is tainted", "are tainted"), unselectedHint(st))}
 	if n := st.summary.Doubtful; n > 0 {
 		clauses = append(clauses, fmt.Sprintf("conditions of %s are Unknown, missing or stale: nothing is done and nothing undone there", sample.Count(n, "node")))
 	}
@@ -155,7 +156,7 @@ func breakerOpen(cs *v1alpha1.ConditionSet, st statusInput) metav1.Condition {
 	c.Reason = v1alpha1.ReasonTooManyMatchAtOnce
 	deleted := ""
 	if n := st.summary.DeletedMatching; n > 0 {
-		deleted = fmt.Sprintf(", and %d were deleted while they matched", n)
+		deleted = ", and " + sample.Clause(n, "was deleted while it matched", "were deleted while they matched")
 	}
 	c.Message = fmt.Sprintf("Too many nodes matched at once at %s; now %d of %d match%s. The ConditionSet does nothing new. Look at what reports the conditions; then, to let the ConditionSet act: kubectl annotate conditionset %s %s=%s --overwrite",
 		b.OpenedAt.UTC().Format("2006-01-02T15:04:05Z"), st.summary.Matching, st.summary.Selected, deleted, cs.Name, v1alpha1.AnnotationResetBreaker, b.ID)

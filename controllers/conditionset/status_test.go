@@ -22,9 +22,9 @@ func TestReadySaysInNumbersWhatTheSetDoes(t *testing.T) {
 		{"a set that is about no node says so", "", condition.Summary{},
 			"0 of 0 selected nodes match, 0 are tainted; no node is selected: compare nodeSelector with kubectl get nodes --show-labels; control-plane nodes take includeControlPlane."},
 		{"what nobody reports on is told of", "", condition.Summary{Selected: 40, Matching: 2, Tainted: 1, Doubtful: 3},
-			"2 of 40 selected nodes match, 1 are tainted; conditions of 3 nodes are Unknown, missing or stale: nothing is done and nothing undone there."},
+			"2 of 40 selected nodes match, 1 is tainted; conditions of 3 nodes are Unknown, missing or stale: nothing is done and nothing undone there."},
 		{"a record that can't be read is told of", "", condition.Summary{Selected: 40, Matching: 2, Tainted: 1, Unreadable: []string{"w1", "w2"}},
-			"2 of 40 selected nodes match, 1 are tainted; the record of 2 nodes can't be read: w1, w2, so that nothing is done and nothing undone there; " +
+			"2 of 40 selected nodes match, 1 is tainted; the record of 2 nodes can't be read: w1, w2, so that nothing is done and nothing undone there; " +
 				"repair the annotation autohealer.resourcestack.com/owned-taints, or remove the taint if it is this set's, and then the annotation."},
 		{"one that observes, too", "Observe", condition.Summary{},
 			"Mode Observe: 0 of 0 selected nodes match, and nothing is touched; no node is selected: compare nodeSelector with kubectl get nodes --show-labels; control-plane nodes take includeControlPlane."},

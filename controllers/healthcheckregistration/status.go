@@ -74,7 +74,8 @@ func readyMessage(st statusInput) string {
 	s := &st.summary
 	clauses := []string{pendingMessage(st)}
 	if st.complete {
-		clauses[0] = fmt.Sprintf("%d of %d targets are healthy, %d aren't, %d progress, %d are unknown", s.by[health.True], s.targets, s.by[health.False], s.by[health.Progressing], s.by[health.Unknown])
+		clauses[0] = fmt.Sprintf("%d of %d targets are healthy, %s, %s, %s", s.by[health.True], s.targets, sample.Clause(s.by[health.False], "isn't", "aren't"),
+			sample.Clause(s.by[health.Progressing], "progresses", "progress"), sample.Clause(s.by[health.Unknown], "is unknown", "are unknown"))
 	}
 	if s.unwritten > 0 {
 		clauses = append(clauses, fmt.Sprintf("conditions of %s aren't written: %s", sample.Count(s.unwritten, "target"), s.problem))

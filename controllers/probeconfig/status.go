@@ -178,12 +178,13 @@ func sentence(o probe.Outcome) string { return string(o.Class) + ": " + o.Detail
 // alone.
 func summary(st configState) string {
 	n := counts(st.targets)
-	sentences := []string{fmt.Sprintf("%d of %d targets are probed, %d fail the external probe, %d are scaled down", n.Probed, n.Total, n.ExternalUnhealthy, n.ScaledDown)}
+	sentences := []string{fmt.Sprintf("%d of %d targets are probed, %s the external probe, %s", n.Probed, n.Total,
+		sample.Clause(n.ExternalUnhealthy, "fails", "fail"), sample.Clause(n.ScaledDown, "is scaled down", "are scaled down"))}
 	if n.Vouched > 0 {
 		sentences = append(sentences, fmt.Sprintf("witnesses vouch for %d of those that fail", n.Vouched))
 	}
 	if n.Undetermined > 0 {
-		sentences = append(sentences, fmt.Sprintf("%d have had no clear answer for long, and aren't protected", n.Undetermined))
+		sentences = append(sentences, sample.Clause(n.Undetermined, "has had no clear answer for long, and isn't protected", "have had no clear answer for long, and aren't protected"))
 	}
 	sentences = append(sentences, findings(st.targets)...)
 	sentences = append(sentences, waitingTargets(st.targets)...)

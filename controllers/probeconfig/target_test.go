@@ -406,7 +406,7 @@ func TestAProbeThatGetsNoClearAnswerIsTold(t *testing.T) {
 			if got := meta.FindStatusCondition(st.Conditions, "ExternalHealthy").Message; got != strings.ReplaceAll(c.told, "BEGAN", began.UTC().Format(time.RFC3339)) {
 				t.Errorf("it says %q", got)
 			}
-			if ready := meta.FindStatusCondition(st.Conditions, "Ready").Message; !strings.Contains(ready, "1 have had no clear answer for long, and aren't protected") || st.Targets.Undetermined != 1 {
+			if ready := meta.FindStatusCondition(st.Conditions, "Ready").Message; !strings.Contains(ready, "1 has had no clear answer for long, and isn't protected") || st.Targets.Undetermined != 1 {
 				t.Errorf("Ready says %q of %+v", ready, st.Targets)
 			}
 			if c.change == nil && (len(st.WorstTargets) != 1 || st.WorstTargets[0].Reason != "Undetermined") {

@@ -33,7 +33,7 @@ var _ = Describe("When the CRD of Guardrails goes while the manager runs", func(
 			Expect(err).NotTo(HaveOccurred())
 		}
 		DeferCleanup(install)
-		Eventually(setSays(ctx, "lost-crd", "Ready")).Should(HavePrefix("Unknown GuardrailsUnknown: What Guardrails forbid isn't known, which pauses all new acts: list every Guardrail before acting: customresourcedefinitions.apiextensions.k8s.io \"guardrails.autohealer.resourcestack.com\" not found; undo goes on. 2 of 102 selected nodes match, 1 are tainted"))
+		Eventually(setSays(ctx, "lost-crd", "Ready")).Should(HavePrefix("Unknown GuardrailsUnknown: What Guardrails forbid isn't known, which pauses all new acts: list every Guardrail before acting: customresourcedefinitions.apiextensions.k8s.io \"guardrails.autohealer.resourcestack.com\" not found; undo goes on. 2 of 102 selected nodes match, 1 is tainted"))
 		Eventually(events(ctx, "lost-crd")).Should(ContainElement(HavePrefix("GuardrailsUnknown: ")))
 		w.Report(ctx, nodes[0], "LostCRD", corev1.ConditionFalse)
 		Eventually(w.Effect(ctx, nodes[0], key)).Should(BeEmpty(), "undo goes on")

@@ -271,7 +271,7 @@ var _ = Describe("what isn't Autohealer's", func() {
 		setPhase(ctx, namespace, "dial", "Down")
 		before := putTarget(ctx, gadget, namespace)
 		register(ctx, namespace, about(gadget, namespace, "mode: Observe\nchecks: ["+checkOf("Dialled", "dial")+"]"))
-		Eventually(statusOf(ctx, namespace, "Ready")).Should(HavePrefix("True Observing: Mode Observe, no condition is written: 0 of 1 targets are healthy, 1 aren't"))
+		Eventually(statusOf(ctx, namespace, "Ready")).Should(HavePrefix("True Observing: Mode Observe, no condition is written: 0 of 1 targets are healthy, 1 isn't"))
 		Expect(stored(ctx, gadget, namespace).GetResourceVersion()).To(Equal(before.GetResourceVersion()))
 	}, NodeTimeout(specTime))
 })

@@ -67,7 +67,7 @@ var _ = Describe("kubectl autohealer status", Ordered, func() {
 		}).Should(Equal([]string{"True", "True", "Operative", "1", "1", "of", "102", "nodes", "tainted"}))
 		Expect(got.Code).To(Equal(0), "a limit is no fault")
 		Expect(got.Out).To(And(ContainSubstring("maxTaintedNodes: 1 of 1 used (1 of 102)\n"),
-			ContainSubstring("\nconditionset/kernel-deadlock: 1 node held back: maxTaintedNodes 1 allows 1 of 102 nodes, and 1 are tainted.\n")))
+			ContainSubstring("\nconditionset/kernel-deadlock: 1 node held back: maxTaintedNodes 1 allows 1 of 102 nodes, and 1 is tainted.\n")))
 
 		By("kubectl's output formats")
 		Expect(plugin(ctx, "status", "-o", "name").Out).To(Equal("conditionset.autohealer.resourcestack.com/kernel-deadlock\n"))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/internal/cli/display"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
 // TextOptions say how people see it.
@@ -104,7 +105,7 @@ func (l Limit) text() string {
 	}
 	without := ""
 	if l.Unavailable > 0 {
-		without = fmt.Sprintf("; %d more are cordoned, not Ready or tainted as leaving", l.Unavailable)
+		without = "; " + sample.Clause(l.Unavailable, "more is cordoned, not Ready or tainted as leaving", "more are cordoned, not Ready or tainted as leaving")
 	}
 	return fmt.Sprintf("%s: %d of %d used (%s of %d%s)", l.Name, l.Used, l.Allowed, l.Value, l.Of, without)
 }

@@ -40,7 +40,7 @@ func (p *Plan) WeederConfig(wc *v1alpha1.WeederConfig, f weeder.Forecast, paused
 	}
 	p.row("services", "%d in %s; for %d a window is or would be open", f.Services, sample.Count(f.Namespaces, "namespace"), open)
 	p.row("dependents", "%s, of which %d crash-loop", sample.Count(f.SelectedPods, "pod"), f.CrashLoopingPods)
-	p.row("limit", "maxPodDeletionsPerMinute allows %d over all WeederConfigs; %d were deleted in the last minute", f.Limit, f.Items.DeletedLastMinute)
+	p.row("limit", "maxPodDeletionsPerMinute allows %d over all WeederConfigs; %s in the last minute", f.Limit, sample.Clause(f.Items.DeletedLastMinute, "was deleted", "were deleted"))
 	p.services(f.Items.Services, verb)
 	p.json = map[string]any{"weeder": map[string]any{
 		"namespaces": f.Namespaces, "limit": f.Limit, "spent": f.Items.DeletedLastMinute, "services": append([]weeder.ServiceForecast{}, f.Items.Services...),

@@ -77,7 +77,7 @@ func TestAZonesCapHoldsThoughTheClusterHasRoom(t *testing.T) {
 	m := manage(t, calm("10%", "5%"), nodes, newSet(t, "a", noSchedule))
 	m.settle("aw00")
 	plan, _ := m.decide("aw01")
-	if len(plan.Holds) != 1 || plan.Holds[0].Message != `maxTaintedNodes 10% allows 1 of 10 nodes of zone "a", and 1 are tainted` {
+	if len(plan.Holds) != 1 || plan.Holds[0].Message != `maxTaintedNodes 10% allows 1 of 10 nodes of zone "a", and 1 is tainted` {
 		t.Errorf("holds %+v", plan.Holds)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
@@ -62,9 +63,9 @@ func (f *Fleet) clusterCap(reason Reason, name string, value limit.Cap, n *nodeS
 	if n.usage.unavailable {
 		itsOwn = 1
 	}
-	counted := "tainted"
+	counted := areTainted
 	if reason == HeldByEvictLimit {
-		counted = "evicting"
+		counted = areEvicting
 	}
 	deleted := f.deleted.counts()
 	all, past := f.counts.cluster, count(deleted.cluster)
@@ -72,7 +73,7 @@ func (f *Fleet) clusterCap(reason Reason, name string, value limit.Cap, n *nodeS
 	allowed := value.Of(nodes)
 	if used(all)+past+f.waitingBefore(name, n, expired) >= allowed {
 		return Gate{Reason: reason, queue: name,
-			Message: fmt.Sprintf("%s %s allows %d of %d nodes, and %d are %s", name, value.String(), allowed, nodes, used(all), counted) + deletedNote(past) + unavailableNote(all.unavailable-itsOwn)}
+			Message: fmt.Sprintf("%s %s allows %d of %d nodes, and %s", name, value.String(), allowed, nodes, counted(used(all))) + deletedNote(past) + unavailableNote(all.unavailable-itsOwn)}
 	}
 	if f.counts.zonesCounted() < 3 {
 		return Gate{}
@@ -82,10 +83,14 @@ func (f *Fleet) clusterCap(reason Reason, name string, value limit.Cap, n *nodeS
 	past, allowed = count(deleted.zone(n.Zone)), value.OfZone(here, nodes)
 	if used(zone)+past+f.waitingBefore(queue, n, expired) >= allowed {
 		return Gate{Reason: reason, queue: queue,
-			Message: fmt.Sprintf("%s %s allows %d of %d nodes of zone %q, and %d are %s", name, value.String(), allowed, here, n.Zone, used(zone), counted) + deletedNote(past) + unavailableNote(zone.unavailable-itsOwn)}
+			Message: fmt.Sprintf("%s %s allows %d of %d nodes of zone %q, and %s", name, value.String(), allowed, here, n.Zone, counted(used(zone))) + deletedNote(past) + unavailableNote(zone.unavailable-itsOwn)}
 	}
 	return Gate{}
 }
+
+func areTainted(n int) string { return sample.Clause(n, "is tainted", "are tainted") }
+
+func areEvicting(n int) string { return sample.Clause(n, "is evicting", "are evicting") }
 
 // evictionPace lets one node of a zone begin to evict at a time.
 func (f *Fleet) evictionPace(n *nodeState, expired time.Time, at timing.Moment) Gate {
@@ -135,7 +140,7 @@ func (f *Fleet) maxNodesHeadroom(s *setState, n *nodeState, expired time.Time) G
 		return Gate{}
 	}
 	return Gate{Reason: HeldByMaxNodes, queue: queue,
-		Message: fmt.Sprintf("maxNodes %s allows %d of %d selected nodes, and %d are tainted", s.MaxNodes.String(), allowed, selected, others) +
+		Message: fmt.Sprintf("maxNodes %s allows %d of %d selected nodes, and %s", s.MaxNodes.String(), allowed, selected, areTainted(others)) +
 			deletedNote(past) + unavailableNote(all.count()-selected)}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/resourcestack/autohealer/internal/domain/ecosystem"
 	"github.com/resourcestack/autohealer/internal/domain/limit"
+	"github.com/resourcestack/autohealer/internal/domain/sample"
 	"github.com/resourcestack/autohealer/internal/domain/timing"
 )
 
@@ -55,7 +56,7 @@ func unavailableNote(nodes int) string {
 	if nodes == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; %d more are cordoned, not Ready or tainted as leaving and don't count", nodes)
+	return "; " + sample.Clause(nodes, "more is cordoned, not Ready or tainted as leaving and doesn't count", "more are cordoned, not Ready or tainted as leaving and don't count")
 }
 
 // deletedNote is the part of a limit's message that says how many of the counted nodes are deleted.

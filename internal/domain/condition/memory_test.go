@@ -76,7 +76,7 @@ func TestANodeThatIsDeletedGivesItsPlaceBackWithTime(t *testing.T) {
 func TestAForgedClaimCountsNoLongerThanItsNode(t *testing.T) {
 	m := manage(t, calm("1", "1"), workers(10, kernelSick), newSet(t, "a", noExecute))
 	m.see("w09", kernelWell, owning("a", "corp.example/forged", "NoExecute", noon))
-	if got := m.held("w00", "NoExecute", "and 1 are"); got != "LimitReached" {
+	if got := m.held("w00", "NoExecute", "and 1 is"); got != "LimitReached" {
 		t.Errorf("beside a forged claim it waits for %q", got)
 	}
 	m.delete("w09")

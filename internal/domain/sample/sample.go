@@ -53,6 +53,14 @@ func Count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
+// Clause is a number with what is said of so many: 1 is tainted, 2 are tainted.
+func Clause[N int | int32](n N, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
+}
+
 // Example counts things of which something is true, and gives one of them: 1 pod held back: a, 2 pods held back, such as a.
 func Example(n int, noun, is, example string) string {
 	if n == 1 {
