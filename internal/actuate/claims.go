@@ -21,6 +21,23 @@ func (c *Conditions) Unclaim(ctx context.Context, target *unstructured.Unstructu
 	return c.claim(ctx, target, conditionType, false)
 }
 
+// claimNew claims a condition that isn't there yet.
+func (c *Conditions) claimNew(ctx context.Context, w ConditionWrite) (*unstructured.Unstructured, error) {
+	if err := c.dryRun(ctx, w); err != nil {
+		return w.Target, err
+	}
+	return c.claim(ctx, w.Target, w.Step.Condition.Type, true)
+}
+
+// disclaim takes back the claim of a condition that didn't come about. One that is there as it was to be did, and the answer was lost.
+func (c *Conditions) disclaim(ctx context.Context, target *unstructured.Unstructured, wanted *health.Condition) error {
+	if health.Find(target, wanted.Type).SameContent(wanted) {
+		return nil
+	}
+	_, err := c.claim(ctx, target, wanted.Type, false)
+	return err
+}
+
 // dryRun asks the API server, before a condition is claimed, whether it would refuse it: a claim that stays without its condition
 // would make ours what somebody else writes there in the form of checks. What it can't say is no refusal, as where an admission
 // webhook has no dry run.

@@ -61,10 +61,7 @@ func (c *Conditions) Apply(ctx context.Context, w ConditionWrite) (*unstructured
 		return target, err
 	}
 	if claims {
-		if err := c.dryRun(ctx, w); err != nil {
-			return target, err
-		}
-		claimed, err := c.claim(ctx, target, kind, true)
+		claimed, err := c.claimNew(ctx, w)
 		if err != nil {
 			return target, err
 		}
@@ -75,9 +72,8 @@ func (c *Conditions) Apply(ctx context.Context, w ConditionWrite) (*unstructured
 		c.record(w, err)
 	}
 	if err != nil {
-		if claims && superseded(err) && !health.Find(after, kind).SameContent(&w.Step.Condition) { // else it came about, and the answer was lost
-			_, undo := c.claim(ctx, after, kind, false)
-			err = errors.Join(err, undo)
+		if claims && superseded(err) {
+			err = errors.Join(err, c.disclaim(ctx, after, &w.Step.Condition))
 		}
 		return target, err
 	}
