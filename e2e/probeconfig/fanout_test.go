@@ -33,6 +33,10 @@ func (s *story) followNamespaces() {
 			}
 			return *pc.Status.Targets, nil
 		}
+		proven := func(ctx context.Context) ([]v1alpha1.ProvenKubeconfig, error) {
+			err := h.Client.Get(ctx, client.ObjectKeyFromObject(pc), pc)
+			return pc.Status.ProvenKubeconfigs, err
+		}
 		all := newShoots(ctx, 3)
 		stays, goes, leaves := all[0], all[1], all[2]
 		for _, one := range all {
@@ -43,6 +47,7 @@ func (s *story) followNamespaces() {
 		for i, one := range all {
 			label(one, `"true"`)
 			Eventually(targets).WithContext(ctx).Should(And(HaveField("Total", BeEquivalentTo(i+1)), HaveField("Probed", BeEquivalentTo(i+1))), "a namespace appears")
+			Eventually(proven).WithContext(ctx).Should(HaveLen(i+1), "where a kubeconfig has never worked nothing is scaled down")
 		}
 
 		By("letting all fail, of which one gets no further than its record")

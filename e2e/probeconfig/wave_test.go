@@ -62,7 +62,7 @@ func newWave(ctx context.Context) *wave {
 	// The review reads what it names in 50 namespaces, for which an API server that has just made 200 may need more than a review's time.
 	Eventually(func(ctx context.Context) error { return h.Client.Create(ctx, w.config.DeepCopy()) }).WithContext(ctx).Should(Succeed(), "once there was time to check it")
 	DeferCleanup(func(ctx context.Context) { Expect(h.Client.Delete(ctx, w.config)).To(Succeed()) })
-	Eventually(w.targets).WithContext(ctx).Should(HaveField("Probed", BeEquivalentTo(waveSize)), "the config probes every namespace that it selects")
+	Eventually(w.status).WithContext(ctx).Should(HaveField("ProvenKubeconfigs", HaveLen(waveSize)), "the config has reached what is probed in every namespace that it selects")
 	w.hear(ctx)
 	return w
 }
@@ -228,7 +228,7 @@ func (s *story) breakTogether() {
 		status, err := world.status(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(status.WorstTargets).To(HaveLen(20), "it stays bounded")
-		code, output := plugin(ctx, "reset", "-n", harness.Namespace, "probeconfig/wave")
+		code, output := plugin(ctx, "reset", "-n", harness.Namespace, "probeconfig/wave", "--timeout="+settled.String())
 		Expect(code).To(Equal(0), output)
 		Expect(output).To(MatchRegexp(`^probeconfig.autohealer.resourcestack.com/wave: the breaker of all ProbeConfigs that opened .* ago is reset. 200 of its 200 targets fail the external probe: wave-0, .*, ….`))
 		_, output = plugin(ctx, "reset", "-n", harness.Namespace, "probeconfig/wave")
