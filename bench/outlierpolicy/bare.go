@@ -139,7 +139,7 @@ func bareGlobal(of xds.Snapshot, round int) ([]*discovery.DeltaDiscoveryResponse
 	clusters, endpoints := map[string]*clusterv3.Cluster{}, map[string]*endpointv3.ClusterLoadAssignment{}
 	for name, cluster := range of.Clusters {
 		service := fmt.Sprintf("%s#global-%d", name, round)
-		named, of := proto.CloneOf(cluster), proto.CloneOf(of.Endpoints[name])
+		named, of := proto.CloneOf(cluster.Message), proto.CloneOf(cluster.Endpoints)
 		named.EdsClusterConfig.ServiceName, of.ClusterName = service, service
 		clusters[name], endpoints[service] = named, of
 	}

@@ -17,7 +17,6 @@ import (
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/resourcestack/autohealer/bench/report"
@@ -90,15 +89,15 @@ func (b *Bench) Xds(ctx context.Context) (err error) {
 // edit is one thing that is edited, and what goes over the wire for it.
 type edit struct {
 	what    string
-	change  func(s *ourServer, name string, i int)
+	change  func(c *xds.Cluster, i int)
 	answers int64 // the push, and each Envoy's acknowledgements
 	sent    float64
 	bare    func(name string, i int) ([]*discovery.DeltaDiscoveryResponse, error)
 }
 
 var edits = []edit{
-	{"one policy's edit", func(s *ourServer, name string, i int) { s.snapshot.Clusters[name] = clusterOf(name, uint32(100+i)) }, 1 + 2*envoyCount, 2 * envoyCount, bareEdit},
-	{"one Service's endpoints", func(s *ourServer, name string, i int) { s.snapshot.Endpoints[name] = endpointsOf(i + 7) }, 1 + envoyCount, envoyCount, bareEndpoints},
+	{"one policy's edit", func(c *xds.Cluster, i int) { c.Message = clusterOf(c.Message.GetName(), uint32(100+i)) }, 1 + 2*envoyCount, 2 * envoyCount, bareEdit},
+	{"one Service's endpoints", func(c *xds.Cluster, i int) { c.Endpoints = endpointsOf(i + 7) }, 1 + envoyCount, envoyCount, bareEndpoints},
 }
 
 // single edits one thing at a time, and in turn sends the same from a bare loop.
@@ -109,7 +108,9 @@ func (b *Bench) single(ctx context.Context, s *ourServer, bare *bareServer) erro
 		for i := range b.Edits {
 			time.Sleep(betweenEdits)
 			name := s.names[(i*7919)%len(s.names)]
-			edit.change(s, name, i)
+			changed := s.snapshot.Clusters[name]
+			edit.change(&changed, i)
+			s.snapshot.Clusters[name] = changed
 			want := s.answers.Load() + edit.answers
 			began := time.Now()
 			s.publish(ctx)
@@ -140,8 +141,9 @@ func (b *Bench) global(ctx context.Context, s *ourServer, bare *bareServer, envo
 	add := func(to *report.Series, d time.Duration) { *to = append(*to, d.Seconds()*1000) }
 	for round := range globalRounds {
 		time.Sleep(betweenEdits)
-		for _, name := range s.names {
-			s.snapshot.Clusters[name] = clusterOf(name, uint32(1000+round))
+		for name, changed := range s.snapshot.Clusters {
+			changed.Message = clusterOf(name, uint32(1000+round))
+			s.snapshot.Clusters[name] = changed
 		}
 		want := s.answers.Load() + int64(len(s.names)*(1+2*envoyCount))
 		began, before := time.Now(), spentWith(envoys)
@@ -160,7 +162,11 @@ func (b *Bench) global(ctx context.Context, s *ourServer, bare *bareServer, envo
 		add(&oursAll, time.Since(began))
 		add(&spent, spentWith(envoys)-before)
 		began = time.Now()
-		response, err := encode(resource.ClusterType, s.snapshot.Clusters)
+		messages := make(map[string]*clusterv3.Cluster, len(s.snapshot.Clusters))
+		for name, of := range s.snapshot.Clusters {
+			messages[name] = of.Message
+		}
+		response, err := encode(resource.ClusterType, messages)
 		if err != nil {
 			return err
 		}
@@ -189,12 +195,12 @@ func spentWith(other *testbed.Process) time.Duration {
 }
 
 func (s *ourServer) start(ctx context.Context, services int) (<-chan error, error) {
-	s.snapshot = xds.Snapshot{Clusters: map[string]*clusterv3.Cluster{}, Endpoints: map[string]*endpointv3.ClusterLoadAssignment{}, Owners: map[string]types.NamespacedName{}}
+	s.snapshot = xds.Snapshot{Clusters: make(map[string]xds.Cluster, services)}
 	for i := range services {
-		owner := types.NamespacedName{Namespace: fmt.Sprintf("team-%03d", i%100), Name: fmt.Sprintf("service-%05d", i)}
-		name := owner.String() + "/8080"
+		namespace := fmt.Sprintf("team-%03d", i%100)
+		name := fmt.Sprintf("%s/service-%05d/8080", namespace, i)
 		s.names = append(s.names, name)
-		s.snapshot.Clusters[name], s.snapshot.Endpoints[name], s.snapshot.Owners[name] = clusterOf(name, 5), endpointsOf(i), owner
+		s.snapshot.Clusters[name] = xds.Cluster{Message: clusterOf(name, 5), Endpoints: endpointsOf(i), Namespace: namespace}
 	}
 	server, err := xds.NewServer(xds.Options{Address: "127.0.0.1:0", OnProgress: func(names []string) { s.answers.Add(int64(len(names))) }})
 	if err != nil {
@@ -208,7 +214,7 @@ func (s *ourServer) start(ctx context.Context, services int) (<-chan error, erro
 }
 
 func (s *ourServer) publish(ctx context.Context) {
-	s.server.Set(ctx, xds.Snapshot{Clusters: maps.Clone(s.snapshot.Clusters), Endpoints: maps.Clone(s.snapshot.Endpoints), Owners: s.snapshot.Owners})
+	s.server.Set(ctx, xds.Snapshot{Clusters: maps.Clone(s.snapshot.Clusters)})
 }
 
 func (s *ourServer) until(what string, done func() bool) error {

@@ -11,7 +11,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
 	"github.com/resourcestack/autohealer/e2e/xdsclient"
@@ -37,10 +36,10 @@ func serving(t *testing.T, names ...string) *actuate.Clusters {
 			t.Error(err)
 		}
 	})
-	snapshot := xds.Snapshot{Clusters: map[string]*clusterv3.Cluster{}, Owners: map[string]types.NamespacedName{}}
+	snapshot := xds.Snapshot{Clusters: map[string]xds.Cluster{}}
 	for _, name := range names {
-		snapshot.Clusters[name] = outlier.NewCluster(&outlier.Assignment{Key: key(t, name)})
-		snapshot.Owners[name] = key(t, name).Service
+		key := key(t, name)
+		snapshot.Clusters[name] = xds.Cluster{Message: outlier.NewCluster(&outlier.Assignment{Key: key}), Namespace: key.Service.Namespace}
 	}
 	server.Set(t.Context(), snapshot)
 	NewWithT(t).Eventually(func() bool { return server.Ready() && server.Addr() != nil }, "10s").Should(BeTrue())

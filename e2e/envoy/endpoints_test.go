@@ -21,8 +21,8 @@ func (c *control) fromSlices(name string, svc *corev1.Service, slices ...*discov
 	cluster := outlier.NewCluster(&outlier.Assignment{Key: key, Policy: &outlier.Policy{Settings: outlier.Settings{
 		ServerErrors: new(uint32(3)), EjectionPercent: new(uint32(50)), Interval: new(100 * time.Millisecond), Base: new(5 * time.Minute), Max: new(5 * time.Minute),
 	}}})
-	c.snapshot.Clusters[name], c.snapshot.Owners[name] = cluster, key.Service
-	c.snapshot.Endpoints[name] = outlier.NewEndpoints(name, outlier.HostsOf(svc, corev1.ServicePort{Name: "http"}, slices))
+	endpoints := outlier.NewEndpoints(name, outlier.HostsOf(svc, corev1.ServicePort{Name: "http"}, slices))
+	c.snapshot.Clusters[name] = xds.Cluster{Message: cluster, Endpoints: endpoints, Namespace: key.Service.Namespace}
 	c.publish()
 }
 

@@ -27,8 +27,9 @@ func TestAnotherServerWithTheSameContentsCausesNoChurn(t *testing.T) {
 	c.stop()
 	g.Eventually(func() int64 { return e.Stat("control_plane.connected_state") }, "10s").Should(BeZero())
 	failures, updates := e.Stat("cluster_manager.cds.update_failure"), e.Stat("cluster_manager.cds.update_success")
-	for name := range c.snapshot.Clusters { // a new process makes its messages anew
-		c.snapshot.Clusters[name] = proto.CloneOf(c.snapshot.Clusters[name])
+	for name, cluster := range c.snapshot.Clusters { // a new process makes its messages anew
+		cluster.Message = proto.CloneOf(cluster.Message)
+		c.snapshot.Clusters[name] = cluster
 	}
 	c.start()
 	g.Eventually(func() int64 { return e.Stat("cluster_manager.cds.update_failure") }, "30s").Should(BeNumerically(">=", failures+3),

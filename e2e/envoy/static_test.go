@@ -21,10 +21,7 @@ func TestAStaticClusterOfTheSameNameStays(t *testing.T) {
 		Bootstrap: []string{"--server", server.options.Address, "--plaintext"},
 		Listeners: []Listener{{Name: "web", Cluster: web}, {Name: "nowhere", Cluster: "shop/wbe/80"}},
 		Change: func(b *bootstrapv3.Bootstrap) {
-			server.hosts("static", static)
-			endpoints := server.snapshot.Endpoints["static"]
-			delete(server.snapshot.Endpoints, "static")
-			b.StaticResources.Clusters = append(b.StaticResources.Clusters, &clusterv3.Cluster{Name: web, LoadAssignment: endpoints})
+			b.StaticResources.Clusters = append(b.StaticResources.Clusters, &clusterv3.Cluster{Name: web, LoadAssignment: endpointsOf("static", []*Backend{static})})
 		},
 	})
 	server.acked(web, 1)

@@ -17,7 +17,6 @@ import (
 	. "github.com/onsi/gomega"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/resourcestack/autohealer/internal/xds"
@@ -42,7 +41,7 @@ type control struct {
 func serve(t *testing.T, o xds.Options) *control {
 	t.Helper()
 	c := &control{t: t, options: o}
-	c.snapshot = xds.Snapshot{Clusters: map[string]*clusterv3.Cluster{}, Endpoints: map[string]*endpointv3.ClusterLoadAssignment{}, Owners: map[string]types.NamespacedName{}}
+	c.snapshot = xds.Snapshot{Clusters: map[string]xds.Cluster{}}
 	c.options.Address = cmp.Or(o.Address, "127.0.0.1:0")
 	c.start()
 	t.Cleanup(func() { c.stop() })
@@ -93,13 +92,18 @@ func (c *control) cluster(name string, detect detection, hosts ...*Backend) {
 		}
 		detect(cluster)
 	}
-	c.snapshot.Clusters[name] = cluster
-	c.hosts(name, hosts...)
-	parts := strings.Split(name, "/")
-	c.snapshot.Owners[name] = types.NamespacedName{Namespace: parts[0], Name: parts[1]}
+	namespace, _, _ := strings.Cut(name, "/")
+	c.snapshot.Clusters[name] = xds.Cluster{Message: cluster, Endpoints: endpointsOf(name, hosts), Namespace: namespace}
 }
 
+// hosts gives a cluster others.
 func (c *control) hosts(name string, hosts ...*Backend) {
+	changed := c.snapshot.Clusters[name]
+	changed.Endpoints = endpointsOf(name, hosts)
+	c.snapshot.Clusters[name] = changed
+}
+
+func endpointsOf(name string, hosts []*Backend) *endpointv3.ClusterLoadAssignment {
 	locality := &endpointv3.LocalityLbEndpoints{}
 	for _, b := range hosts {
 		locality.LbEndpoints = append(locality.LbEndpoints, &endpointv3.LbEndpoint{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{
@@ -108,14 +112,12 @@ func (c *control) hosts(name string, hosts ...*Backend) {
 			}}}},
 		}})
 	}
-	c.snapshot.Endpoints[name] = &endpointv3.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpointv3.LocalityLbEndpoints{locality}}
+	return &endpointv3.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpointv3.LocalityLbEndpoints{locality}}
 }
 
 // publish what the test has made, as the product does: a new snapshot of the same messages.
 func (c *control) publish(gone ...string) {
-	c.server.Set(c.t.Context(), xds.Snapshot{
-		Clusters: maps.Clone(c.snapshot.Clusters), Endpoints: maps.Clone(c.snapshot.Endpoints), Owners: maps.Clone(c.snapshot.Owners), Gone: gone,
-	})
+	c.server.Set(c.t.Context(), xds.Snapshot{Clusters: maps.Clone(c.snapshot.Clusters), Gone: gone})
 	NewWithT(c.t).Eventually(c.server.Ready, "10s").Should(BeTrue(), "it is published")
 }
 

@@ -92,10 +92,7 @@ func (c *Clusters) Apply(ctx context.Context, clusters []Cluster, absent Absent)
 	if c.last == nil && len(held) > 0 && (c.Waits == nil || c.Waits()) {
 		return nil, nil, firstError(held)
 	}
-	snapshot := xds.Snapshot{
-		Clusters: make(map[string]*clusterv3.Cluster, len(clusters)), Endpoints: make(map[string]*endpointv3.ClusterLoadAssignment, len(clusters)),
-		Owners: make(map[string]types.NamespacedName, len(clusters)), Gone: names(absent.Gone), Missing: names(absent.Missing),
-	}
+	snapshot := xds.Snapshot{Clusters: make(map[string]xds.Cluster, len(clusters)), Gone: names(absent.Gone), Missing: names(absent.Missing)}
 	isFirst := c.last == nil
 	if isFirst {
 		c.last = map[string]sentCluster{}
@@ -108,7 +105,7 @@ func (c *Clusters) Apply(ctx context.Context, clusters []Cluster, absent Absent)
 			continue
 		}
 		c.last[name] = next
-		snapshot.Clusters[name], snapshot.Endpoints[name], snapshot.Owners[name] = next.cluster, next.endpoints, key.Service
+		snapshot.Clusters[name] = xds.Cluster{Message: next.cluster, Endpoints: next.endpoints, Namespace: key.Service.Namespace}
 	}
 	removed = c.Server.Set(ctx, snapshot)
 	for _, name := range removed {

@@ -36,9 +36,8 @@ func replica(t *testing.T, c client.Client, id string, now *testclock.FakeClock)
 			t.Error(err)
 		}
 	})
-	server.Set(ctx, xds.Snapshot{
-		Clusters: map[string]*clusterv3.Cluster{"shop/web/80": {Name: "shop/web/80", EdsClusterConfig: &clusterv3.Cluster_EdsClusterConfig{}}}, Owners: map[string]types.NamespacedName{"shop/web/80": {Namespace: "shop", Name: "web"}},
-	})
+	message := &clusterv3.Cluster{Name: "shop/web/80", EdsClusterConfig: &clusterv3.Cluster_EdsClusterConfig{}}
+	server.Set(ctx, xds.Snapshot{Clusters: map[string]xds.Cluster{"shop/web/80": {Message: message, Namespace: "shop"}}})
 	NewWithT(t).Eventually(server.Addr, "5s").ShouldNot(BeNil())
 	return &Replicas{Reader: c, Writer: c, Namespace: "autohealer-system", ID: id, Server: server, Clock: now}
 }

@@ -48,8 +48,8 @@ func TestASnapshotThatSaysTheSameIsNotSent(t *testing.T) {
 	client := w.connect(xdsclient.Options{})
 	g.Eventually(func() []string { return client.Hosts("shop/web/80") }, "5s").ShouldNot(BeEmpty())
 	client.ResetWire()
-	for name := range w.snapshot.Clusters { // equal messages, not the same
-		w.snapshot.Clusters[name], w.snapshot.Endpoints[name] = proto.CloneOf(w.snapshot.Clusters[name]), proto.CloneOf(w.snapshot.Endpoints[name])
+	for name, c := range w.snapshot.Clusters { // equal messages, not the same
+		w.snapshot.Clusters[name] = Cluster{proto.CloneOf(c.Message), proto.CloneOf(c.Endpoints), c.Namespace}
 	}
 	w.set()
 	w.serve("shop/web/80", 6, 1001) // whatever came before this has arrived when this has

@@ -28,7 +28,6 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/wrapperspb"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/resourcestack/autohealer/e2e/xdsclient"
@@ -53,7 +52,7 @@ type env struct {
 func start(t testing.TB, o Options) *env {
 	t.Helper()
 	w := &env{t: t}
-	w.snapshot = Snapshot{Clusters: map[string]*clusterv3.Cluster{}, Endpoints: map[string]*endpointv3.ClusterLoadAssignment{}, Owners: map[string]types.NamespacedName{}}
+	w.snapshot = Snapshot{Clusters: map[string]Cluster{}}
 	o.Address = "127.0.0.1:0"
 	o.OnProgress = func([]string) { w.mu.Lock(); w.progress++; w.mu.Unlock() }
 	server, err := NewServer(o)
@@ -84,10 +83,8 @@ func (w *env) logs() []string {
 
 // serve sets a cluster with hosts on ports; threshold is what its outlier detection says.
 func (w *env) serve(name string, threshold uint32, ports ...uint32) {
-	w.snapshot.Clusters[name] = testCluster(name, threshold)
-	w.snapshot.Endpoints[name] = testEndpoints(ports...)
-	parts := strings.Split(name, "/")
-	w.snapshot.Owners[name] = types.NamespacedName{Namespace: parts[0], Name: parts[1]}
+	namespace, _, _ := strings.Cut(name, "/")
+	w.snapshot.Clusters[name] = Cluster{testCluster(name, threshold), testEndpoints(ports...), namespace}
 }
 
 func testCluster(name string, threshold uint32) *clusterv3.Cluster {
@@ -113,14 +110,14 @@ func testEndpoints(ports ...uint32) *endpointv3.ClusterLoadAssignment {
 	return &endpointv3.ClusterLoadAssignment{ClusterName: "whatever", Endpoints: []*endpointv3.LocalityLbEndpoints{locality}}
 }
 
-// set serves a copy of the snapshot's maps.
+// set serves a copy of the snapshot.
 func (w *env) set(gone ...string) {
 	w.t.Helper()
 	w.server.Set(w.t.Context(), w.copy(gone...))
 }
 
 func (w *env) copy(gone ...string) Snapshot {
-	return Snapshot{Clusters: maps.Clone(w.snapshot.Clusters), Endpoints: maps.Clone(w.snapshot.Endpoints), Owners: maps.Clone(w.snapshot.Owners), Gone: gone}
+	return Snapshot{Clusters: maps.Clone(w.snapshot.Clusters), Gone: gone}
 }
 
 // withMissing is the snapshot, with a cluster missing that clients may have.

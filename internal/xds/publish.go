@@ -8,18 +8,15 @@ import (
 	"sync"
 	"time"
 
-	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	"k8s.io/utils/set"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// published is a cluster as it is served, with its endpoints: the messages, and their encodings. The endpoints' entry has the name under
-// which the cluster subscribes to them.
+// published is a cluster as it is served: as it was set, and its encodings. The endpoints' entry has the name under which the cluster
+// subscribes to them.
 type published struct {
-	cluster   *clusterv3.Cluster
-	endpoints *endpointv3.ClusterLoadAssignment
-
+	Cluster
 	clusterEntry, endpointsEntry *entry
 }
 
@@ -48,13 +45,13 @@ func (s *Server) Set(ctx context.Context, snapshot Snapshot) (gone []string) {
 	s.store.mu.Lock()
 	gone, delayed := s.store.removals(snapshot, s.MaxRemovalPercent, s.Clock.Now())
 	removing := set.New(gone...)
-	for name := range snapshot.Clusters {
+	for name, cluster := range snapshot.Clusters {
 		if removing.Has(name) {
 			continue
 		}
 		before := s.store.invalid[name]
 		delete(s.store.invalid, name)
-		if err := s.store.update(name, snapshot, &c); err != nil {
+		if err := s.store.update(name, cluster, &c); err != nil {
 			s.store.invalid[name] = err.Error() // and the last valid one is still served
 		}
 		if s.store.invalid[name] != before {
@@ -91,30 +88,29 @@ func (s *Server) Set(ctx context.Context, snapshot Snapshot) (gone []string) {
 // unpublished is a cluster that isn't served yet, and noEndpoints those of one without hosts.
 var unpublished, noEndpoints = &published{}, &endpointv3.ClusterLoadAssignment{}
 
-// update stores one cluster of a snapshot and its endpoints; without endpoints it keeps those that it had. After an error the cluster is
-// served as before. Nothing is compared or encoded where the messages are those of before.
-func (s *clusterStore) update(name string, snapshot Snapshot, c *changes) (err error) {
-	before, namespace := cmp.Or(s.published[name], unpublished), snapshot.Owners[name].Namespace
-	cluster, endpoints := snapshot.Clusters[name], cmp.Or(snapshot.Endpoints[name], before.endpoints, noEndpoints)
-	sameCluster := cluster == before.cluster && namespace == before.clusterEntry.namespace
-	if sameCluster && endpoints == before.endpoints {
+// update stores one cluster of a snapshot. After an error it is served as before. Nothing is compared or encoded where the messages are
+// those of before.
+func (s *clusterStore) update(name string, cluster Cluster, c *changes) (err error) {
+	before := cmp.Or(s.published[name], unpublished)
+	cluster.Endpoints = cmp.Or(cluster.Endpoints, before.Endpoints, noEndpoints)
+	if cluster == before.Cluster {
 		return nil
 	}
-	next := &published{cluster: cluster, endpoints: endpoints, clusterEntry: before.clusterEntry}
+	next := &published{Cluster: cluster, clusterEntry: before.clusterEntry}
 	service := ""
-	if sameCluster {
+	if cluster.Message == before.Message && cluster.Namespace == before.Namespace {
 		service = before.endpointsEntry.name
-	} else if next.clusterEntry, service, err = encodeCluster(name, namespace, cluster); err != nil {
+	} else if next.clusterEntry, service, err = encodeCluster(name, cluster.Namespace, cluster.Message); err != nil {
 		return err
 	}
-	if endpoints == before.endpoints {
-		next.endpointsEntry = endpointsEntry(service, namespace, before.endpointsEntry.version, before.endpointsEntry.nameless)
+	if cluster.Endpoints == before.Endpoints {
+		next.endpointsEntry = endpointsEntry(service, cluster.Namespace, before.endpointsEntry.version, before.endpointsEntry.nameless)
 	} else {
-		nameless, err := encodeEndpoints(endpoints)
+		nameless, err := encodeEndpoints(cluster.Endpoints)
 		if err != nil {
 			return err
 		}
-		next.endpointsEntry = endpointsEntry(service, namespace, hash(nameless), nameless)
+		next.endpointsEntry = endpointsEntry(service, cluster.Namespace, hash(nameless), nameless)
 	}
 	s.replace(name, before, next, c)
 	return nil
@@ -224,14 +220,14 @@ func (t *table) setIncomplete(incomplete bool) {
 func (t *table) apply(changed map[string]*entry, gone []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	outdated := t.replace(changed, gone)
+	news, outdated := t.replace(changed, gone)
 	for w := range t.watches {
 		if t.endpoints {
 			w.keepNames(outdated)
 		} else {
 			w.markGone(gone, outdated)
 		}
-		for name, e := range changed {
+		for name, e := range news {
 			if w.scope.allows(e.namespace) {
 				w.markChanged(name, e)
 			}
@@ -242,9 +238,11 @@ func (t *table) apply(changed map[string]*entry, gone []string) {
 	}
 }
 
-// replace stores changed entries and removes others. It gives, by cluster, those that aren't served under their names any more.
-func (t *table) replace(changed map[string]*entry, gone []string) (outdated map[string]*entry) {
-	outdated = map[string]*entry{}
+// replace stores changed entries and removes others. It gives, by cluster, the entries that clients don't have yet, and those that aren't
+// served under their names any more. Endpoints that only have another name, since their cluster changed, are no news: clients have
+// them under the name before, and ask for them under the next once they have the cluster.
+func (t *table) replace(changed map[string]*entry, gone []string) (news, outdated map[string]*entry) {
+	news, outdated = map[string]*entry{}, map[string]*entry{}
 	for _, name := range gone {
 		if was := t.entries[name]; was != nil {
 			outdated[name] = was
@@ -252,12 +250,16 @@ func (t *table) replace(changed map[string]*entry, gone []string) (outdated map[
 		}
 	}
 	for name, e := range changed {
-		if was := t.entries[name]; was != nil && was.name != e.name {
+		was := t.entries[name]
+		if was != nil && was.name != e.name {
 			outdated[name] = was
+		}
+		if was == nil || was.version != e.version || was.namespace != e.namespace {
+			news[name] = e
 		}
 		t.entries[name] = e
 	}
-	return outdated
+	return news, outdated
 }
 
 // lookup returns the entry that a watch gets under a name; nil for none. It needs mu.

@@ -90,7 +90,7 @@ func TestAnInvalidClusterLeavesTheLastGoodOne(t *testing.T) {
 	g.Eventually(client.Clusters, "5s").Should(HaveLen(2))
 
 	w.serve("shop/web/80", 6, 1001)
-	w.snapshot.Clusters["shop/web/80"].OutlierDetection.MaxEjectionPercent = wrapperspb.UInt32(101)
+	w.snapshot.Clusters["shop/web/80"].Message.OutlierDetection.MaxEjectionPercent = wrapperspb.UInt32(101)
 	w.serve("shop/db/5432", 6, 2001)
 	w.set()
 	g.Eventually(func() int { return client.Wire().Clusters["shop/db/5432"] }, "5s").Should(Equal(2))

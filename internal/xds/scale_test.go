@@ -7,13 +7,10 @@ import (
 	"testing"
 	"time"
 
-	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
-	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/server/stream/v3"
 	. "github.com/onsi/gomega"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/resourcestack/autohealer/e2e/xdsclient"
 )
@@ -26,11 +23,10 @@ func fleet(t testing.TB, clusters int) (change func() int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	snapshot := Snapshot{Clusters: map[string]*clusterv3.Cluster{}, Endpoints: map[string]*endpointv3.ClusterLoadAssignment{}, Owners: map[string]types.NamespacedName{}}
+	snapshot := Snapshot{Clusters: map[string]Cluster{}}
 	for i := range clusters {
 		name := fmt.Sprintf("shop/web-%d/80", i)
-		snapshot.Clusters[name], snapshot.Endpoints[name] = testCluster(name, 5), testEndpoints(1001)
-		snapshot.Owners[name] = types.NamespacedName{Namespace: "shop", Name: fmt.Sprintf("web-%d", i)}
+		snapshot.Clusters[name] = Cluster{testCluster(name, 5), testEndpoints(1001), "shop"}
 	}
 	s.Set(t.Context(), snapshot)
 	var woken []func() int
@@ -58,7 +54,9 @@ func fleet(t testing.TB, clusters int) (change func() int) {
 	port := uint32(2000)
 	return func() int {
 		port++
-		snapshot.Endpoints["shop/web-7/80"] = testEndpoints(port)
+		changed := snapshot.Clusters["shop/web-7/80"]
+		changed.Endpoints = testEndpoints(port)
+		snapshot.Clusters["shop/web-7/80"] = changed
 		s.Set(t.Context(), snapshot)
 		return answer()
 	}

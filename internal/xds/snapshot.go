@@ -26,19 +26,13 @@ import (
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // Snapshot is what is to be served, all of it or what changed: a cluster that isn't in it is served as before. The server keeps its
 // messages: they must not be changed afterwards. The same message in the next snapshot costs one comparison of pointers.
 type Snapshot struct {
-	// Clusters by name, of type EDS: this server has their endpoints, under a service_name of NAME#HASH that it sets.
-	Clusters map[string]*clusterv3.Cluster
-	// Endpoints by the name of the cluster; what they call it themselves doesn't matter. A cluster without an entry keeps the endpoints it had; a new one has none.
-	Endpoints map[string]*endpointv3.ClusterLoadAssignment
-	// Owners are the clusters' Services, by the name of the cluster. A Service's namespace decides which identities may see its cluster;
-	// a cluster without an owner is for identities with Scope.All.
-	Owners map[string]types.NamespacedName
+	// Clusters by name.
+	Clusters map[string]Cluster
 	// Gone are clusters whose Service or route live reads didn't find. Only they are removed: a cluster that is missing in Clusters and not
 	// gone is served as before, and one that is in both is served until it may be removed. A delayed removal must be in each snapshot.
 	Gone []string
@@ -46,6 +40,16 @@ type Snapshot struct {
 	// have, gone or not. While there are some that this server can't serve, clients of the state of the world, which remove what they aren't
 	// sent, get no clusters.
 	Missing []string
+}
+
+// Cluster is one to be served, with its endpoints.
+type Cluster struct {
+	// Message of type EDS: this server has the endpoints, under a service_name of NAME#HASH that it sets.
+	Message *clusterv3.Cluster
+	// Endpoints; how they name the cluster doesn't matter. Nil for those that it had; a new one has none then.
+	Endpoints *endpointv3.ClusterLoadAssignment
+	// Namespace of the cluster's Service. It decides which identities may see the cluster; "" is for identities with Scope.All.
+	Namespace string
 }
 
 // DelayedRemovals are clusters that are gone and still served, because too many would be removed at a time.
@@ -58,7 +62,7 @@ type DelayedRemovals struct {
 
 // Scope is what an identity may see.
 type Scope struct {
-	// All namespaces, and clusters without an owner.
+	// All namespaces, and clusters without one.
 	All bool
 	// Namespaces by name.
 	Namespaces map[string]bool
