@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"runtime"
+	"runtime/metrics"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -23,9 +24,6 @@ const (
 	// slowAfter is for how long a run occupies a worker. One that takes longer, though the processors aren't busy, waits for a server that
 	// doesn't answer: it costs memory, and must not delay the runs of other servers.
 	slowAfter = 250 * time.Millisecond
-	// busyAfter is for how long a goroutine waits for a processor where runs take long because of that, and not because of servers. More runs
-	// at once would make all of them last longer, until none ends within its timeout.
-	busyAfter = 20 * time.Millisecond
 )
 
 // task runs repeatedly, at times that it returns.
@@ -152,17 +150,24 @@ func (s *scheduler) work(ctx context.Context) {
 // outlasts waits until a run is over, or is slow though the processors aren't busy. It goes by real time: it is about this process, not about
 // when tasks are due.
 func outlasts(over <-chan struct{}) (slow bool) {
-	for !slow {
-		due := clock.RealClock{}.Now().Add(slowAfter)
+	for {
 		select {
 		case <-over:
 			return false
 		case <-time.After(slowAfter):
-			runtime.Gosched() // behind all that wait for a processor
-			slow = clock.RealClock{}.Since(due) < busyAfter
+			if !processorsBusy() {
+				return true
+			}
 		}
 	}
-	return true
+}
+
+// processorsBusy: at least as many goroutines wait for a processor as run. Runs take long then because of that, and not because of
+// servers. More runs at once would make all of them last longer, until none ends within its timeout.
+func processorsBusy() bool {
+	waiting := []metrics.Sample{{Name: "/sched/goroutines/runnable:goroutines"}}
+	metrics.Read(waiting)
+	return waiting[0].Value.Uint64() >= uint64(runtime.GOMAXPROCS(0))
 }
 
 // runDue runs the task of a key once, if there is one that is due.
