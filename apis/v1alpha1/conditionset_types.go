@@ -43,7 +43,7 @@ type ConditionSetSpec struct {
 
 	// nodeSelector narrows the set to nodes with these labels. Default: every node that is not control plane.
 	// +optional
-	NodeSelector *NodeSelector `json:"nodeSelector,omitempty"`
+	NodeSelector *LabelSelector `json:"nodeSelector,omitempty"`
 
 	// includeControlPlane lets the set taint control-plane nodes too, at most one at a time. Default: false.
 	// +optional
@@ -88,43 +88,6 @@ type MemberCondition struct {
 	// status that the node condition must have: true, false or unknown, as a boolean or a string.
 	// +required
 	Status RequiredStatus `json:"status"`
-}
-
-// NodeSelector selects nodes by label; all of it must match.
-type NodeSelector struct {
-	// matchLabels are labels that a node must have, with these values.
-	// +optional
-	// +kubebuilder:validation:MaxProperties=16
-	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 63)",message="a label key has at most 317 characters, a value at most 63"
-	MatchLabels map[string]string `json:"matchLabels,omitempty"`
-
-	// matchExpressions are further requirements.
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=16
-	MatchExpressions []NodeSelectorRequirement `json:"matchExpressions,omitempty"`
-}
-
-// NodeSelectorRequirement is one requirement on a node's labels.
-// +kubebuilder:validation:XValidation:rule="self.operator in ['In', 'NotIn'] ? has(self.values) && size(self.values) > 0 : !has(self.values) || size(self.values) == 0",message="operators In and NotIn need values; Exists and DoesNotExist take none"
-type NodeSelectorRequirement struct {
-	// key of the label.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=317
-	Key string `json:"key"`
-
-	// operator relates the key to the values.
-	// +required
-	// +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist
-	Operator metav1.LabelSelectorOperator `json:"operator"`
-
-	// values for In and NotIn.
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MaxLength=63
-	Values []string `json:"values,omitempty"`
 }
 
 // ConditionSetStatus is what the controller last saw and did. It never lists all nodes; `kubectl get nodes` with the

@@ -174,33 +174,17 @@ func (s *LabelSelector) Empty() bool { return len(s.MatchLabels) == 0 && len(s.M
 
 // AsSelector compiles the selector. Its error names the key or value that can't be a label's.
 func (s *LabelSelector) AsSelector() (labels.Selector, error) {
-	in := &metav1.LabelSelector{MatchLabels: s.MatchLabels}
-	for _, r := range s.MatchExpressions {
-		in.MatchExpressions = append(in.MatchExpressions, metav1.LabelSelectorRequirement(r))
-	}
-	return compiled(in)
-}
-
-// AsSelector compiles the selector. Its error names the key or value that can't be a label's.
-func (s *NodeSelector) AsSelector() (labels.Selector, error) {
-	in := &metav1.LabelSelector{MatchLabels: s.MatchLabels}
-	for _, r := range s.MatchExpressions {
-		in.MatchExpressions = append(in.MatchExpressions, metav1.LabelSelectorRequirement(r))
-	}
-	return compiled(in)
-}
-
-// compiled says of keys and values that no label has what one may have.
-func compiled(in *metav1.LabelSelector) (labels.Selector, error) {
-	for _, key := range slices.Sorted(maps.Keys(in.MatchLabels)) {
-		if err := fits(key, in.MatchLabels[key]); err != nil {
+	for _, key := range slices.Sorted(maps.Keys(s.MatchLabels)) {
+		if err := fits(key, s.MatchLabels[key]); err != nil {
 			return nil, fmt.Errorf("matchLabels: %w", err)
 		}
 	}
-	for i, r := range in.MatchExpressions {
+	in := &metav1.LabelSelector{MatchLabels: s.MatchLabels}
+	for i, r := range s.MatchExpressions {
 		if err := fits(r.Key, r.Values...); err != nil {
 			return nil, fmt.Errorf("matchExpressions[%d]: %w", i, err)
 		}
+		in.MatchExpressions = append(in.MatchExpressions, metav1.LabelSelectorRequirement(r))
 	}
 	return metav1.LabelSelectorAsSelector(in)
 }

@@ -19,7 +19,7 @@ var _ = Describe("A reporter that marks the whole fleet", func() {
 		key := w.Key("breaker")
 		fleet := w.AddNodes(ctx, 20, cluster.NodeOptions{Prefix: "breaker", Labels: map[string]string{"fleet": "breaker"}})
 		set := fixture.NewSet("breaker", key, repel, "BreakerBroken")
-		set.Spec.NodeSelector = &v1alpha1.NodeSelector{MatchLabels: map[string]string{"fleet": "breaker"}}
+		set.Spec.NodeSelector = &v1alpha1.LabelSelector{MatchLabels: map[string]string{"fleet": "breaker"}}
 		w.Create(ctx, set)
 		history := w.Remember(ctx)
 		for _, node := range fleet[:2] {

@@ -77,7 +77,7 @@ var _ = Describe("A breaker", func() {
 		key := w.Key("departed")
 		nodes := w.AddNodes(ctx, 12, cluster.NodeOptions{Prefix: "departed", Labels: map[string]string{"fleet": "departed"}})
 		set := fixture.NewSet("departed", key, prefer, "DepartedBroken")
-		set.Spec.NodeSelector = &v1alpha1.NodeSelector{MatchLabels: map[string]string{"fleet": "departed"}}
+		set.Spec.NodeSelector = &v1alpha1.LabelSelector{MatchLabels: map[string]string{"fleet": "departed"}}
 		w.Create(ctx, set)
 		open := SatisfyAll(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", "TooManyMatchAtOnce"))
 		sickAndHeld := func(node string) {

@@ -22,7 +22,7 @@ var _ = Describe("What a set did", func() {
 		node = w.AddNodesInOwnZones(ctx, 1, "undo")[0]
 		w.Change(ctx, node, func(n *corev1.Node) { n.Labels["undo"] = "selected" })
 		set = fixture.NewSet("undo", key, repel, "UndoBroken")
-		set.Spec.NodeSelector = &v1alpha1.NodeSelector{MatchLabels: map[string]string{"undo": "selected"}}
+		set.Spec.NodeSelector = &v1alpha1.LabelSelector{MatchLabels: map[string]string{"undo": "selected"}}
 		w.Create(ctx, set)
 		w.Report(ctx, node, "UndoBroken", corev1.ConditionTrue)
 		Eventually(w.Effect(ctx, node, key)).Should(BeEquivalentTo(repel))
@@ -47,7 +47,7 @@ var _ = Describe("What a set did", func() {
 
 	It("goes when the set no longer selects the node", func(ctx SpecContext) {
 		edit(ctx, func(spec *v1alpha1.ConditionSetSpec) {
-			spec.NodeSelector = &v1alpha1.NodeSelector{MatchLabels: map[string]string{"undo": "another"}}
+			spec.NodeSelector = &v1alpha1.LabelSelector{MatchLabels: map[string]string{"undo": "another"}}
 		})
 		gone(ctx)
 	})

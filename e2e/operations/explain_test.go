@@ -84,7 +84,7 @@ var _ = Describe("kubectl autohealer explain", func() {
 		_, err := w.Kubectl(ctx, "taint", "node", nodes[0], key+"=mine:NoSchedule")
 		Expect(err).NotTo(HaveOccurred())
 		set := fixture.NewSet("keeps-off", key, repel, "ForeignBroken")
-		set.Spec.NodeSelector = &v1alpha1.NodeSelector{MatchLabels: labelled}
+		set.Spec.NodeSelector = &v1alpha1.LabelSelector{MatchLabels: labelled}
 		w.Create(ctx, set)
 		w.Report(ctx, nodes[0], "ForeignBroken", corev1.ConditionTrue)
 		w.Report(ctx, nodes[1], "ForeignBroken", corev1.ConditionFalse)

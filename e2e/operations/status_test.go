@@ -88,7 +88,7 @@ var _ = Describe("kubectl autohealer status", Ordered, func() {
 		key := w.Key("status")
 		nodes := w.AddNodes(ctx, 3, cluster.NodeOptions{Prefix: "alarm", Labels: map[string]string{"alarm": "yes"}})
 		set := fixture.NewSet("alarm", key, repel, "AlarmBroken")
-		set.Spec.NodeSelector = &v1alpha1.NodeSelector{MatchLabels: map[string]string{"alarm": "yes"}}
+		set.Spec.NodeSelector = &v1alpha1.LabelSelector{MatchLabels: map[string]string{"alarm": "yes"}}
 		w.Create(ctx, set)
 		watched := watchStatus(ctx)
 		for _, node := range nodes {

@@ -92,18 +92,18 @@ func (c *crowd) spec() v1alpha1.ConditionSetSpec {
 		spec.Mode = v1alpha1.Observe
 	}
 	for range rapid.IntRange(0, 2).Draw(c.t, "requirements") {
-		r := v1alpha1.NodeSelectorRequirement{Key: c.pick("key", "pool", "arch"), Operator: metav1.LabelSelectorOperator(c.pick("operator", "In", "NotIn", "Exists", "DoesNotExist"))}
+		r := v1alpha1.LabelSelectorRequirement{Key: c.pick("key", "pool", "arch"), Operator: metav1.LabelSelectorOperator(c.pick("operator", "In", "NotIn", "Exists", "DoesNotExist"))}
 		if r.Operator == "In" || r.Operator == "NotIn" {
 			r.Values = rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c", "d"}), 1, 3, rapid.ID[string]).Draw(c.t, "values")
 		}
 		if spec.NodeSelector == nil {
-			spec.NodeSelector = &v1alpha1.NodeSelector{}
+			spec.NodeSelector = &v1alpha1.LabelSelector{}
 		}
 		spec.NodeSelector.MatchExpressions = append(spec.NodeSelector.MatchExpressions, r)
 	}
 	if rapid.IntRange(0, 3).Draw(c.t, "labels") == 0 {
 		if spec.NodeSelector == nil {
-			spec.NodeSelector = &v1alpha1.NodeSelector{}
+			spec.NodeSelector = &v1alpha1.LabelSelector{}
 		}
 		spec.NodeSelector.MatchLabels = map[string]string{"pool": c.pick("value", "a", "d")}
 	}

@@ -116,7 +116,7 @@ func (w *world) drawSpec() v1alpha1.ConditionSetSpec {
 		spec.MaxNodes = &own
 	}
 	if rapid.IntRange(0, 3).Draw(w.t, "pooled") == 0 {
-		spec.NodeSelector = &v1alpha1.NodeSelector{MatchLabels: map[string]string{"pool": "a"}}
+		spec.NodeSelector = &v1alpha1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}}
 	}
 	spec.IncludeControlPlane = rapid.Bool().Draw(w.t, "includeControlPlane")
 	return spec

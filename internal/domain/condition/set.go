@@ -88,7 +88,7 @@ func (s *Set) readMembers(conditions map[string]v1alpha1.MemberCondition) error 
 	return nil
 }
 
-func (s *Set) readSelector(selector *v1alpha1.NodeSelector) error {
+func (s *Set) readSelector(selector *v1alpha1.LabelSelector) error {
 	s.Selector = labels.Everything()
 	if selector == nil {
 		return nil

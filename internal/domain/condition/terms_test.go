@@ -95,7 +95,7 @@ func TestTermsOfWhatIsNewOrUnreadable(t *testing.T) {
 	if terms := condition.TermsOf(set, nil); !reflect.DeepEqual(terms, condition.Terms{}) {
 		t.Errorf("a new set: %+v", terms)
 	}
-	set.Spec.NodeSelector = &v1alpha1.NodeSelector{MatchLabels: map[string]string{"zone": "a b"}}
+	set.Spec.NodeSelector = &v1alpha1.LabelSelector{MatchLabels: map[string]string{"zone": "a b"}}
 	if terms := condition.TermsOf(set, nil); !strings.HasPrefix(terms.Unreadable, "spec.nodeSelector: ") {
 		t.Errorf("a set that can't be read: %+v", terms)
 	}
@@ -159,9 +159,9 @@ func (c *crowd) edit(spec *v1alpha1.ConditionSetSpec) {
 			spec.NodeSelector = other.NodeSelector
 		case "label":
 			if spec.NodeSelector == nil {
-				spec.NodeSelector = &v1alpha1.NodeSelector{}
+				spec.NodeSelector = &v1alpha1.LabelSelector{}
 			}
-			spec.NodeSelector.MatchExpressions = append(spec.NodeSelector.MatchExpressions, v1alpha1.NodeSelectorRequirement{Key: "arch", Operator: "Exists"})
+			spec.NodeSelector.MatchExpressions = append(spec.NodeSelector.MatchExpressions, v1alpha1.LabelSelectorRequirement{Key: "arch", Operator: "Exists"})
 		case "planes":
 			spec.IncludeControlPlane = other.IncludeControlPlane
 		case "maxNodes":
