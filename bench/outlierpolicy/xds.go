@@ -161,11 +161,11 @@ func (b *Bench) global(ctx context.Context, s *ourServer, bare *bareServer, envo
 		}
 		add(&oursAll, time.Since(began))
 		add(&spent, spentWith(envoys)-before)
-		began = time.Now()
 		messages := make(map[string]*clusterv3.Cluster, len(s.snapshot.Clusters))
 		for name, of := range s.snapshot.Clusters {
 			messages[name] = of.Message
 		}
+		began = time.Now()
 		response, err := encode(resource.ClusterType, messages)
 		if err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
@@ -21,9 +22,11 @@ import (
 const (
 	// minPause is the least time between two runs of a task, whatever it returns: a mistake must not become a flood of requests.
 	minPause = time.Second
-	// slowAfter is for how long a run occupies a worker. One that takes longer, though the processors aren't busy, waits for a server that
-	// doesn't answer: it costs memory, and must not delay the runs of other servers.
+	// slowAfter is for how long a run occupies a worker, and up to half as long again. One that takes longer, though the processors aren't
+	// busy, waits for a server that doesn't answer: it costs memory, and must not delay the runs of other servers.
 	slowAfter = 250 * time.Millisecond
+	// busyAfter is for how long a goroutine waits for a processor where runs take long because of that.
+	busyAfter = 20 * time.Millisecond
 )
 
 // task runs repeatedly, at times that it returns.
@@ -151,23 +154,29 @@ func (s *scheduler) work(ctx context.Context) {
 // when tasks are due.
 func outlasts(over <-chan struct{}) (slow bool) {
 	for {
+		after := wait.Jitter(slowAfter, .5) // of runs that began together not all look at once, and count each other
+		due := clock.RealClock{}.Now().Add(after)
 		select {
 		case <-over:
 			return false
-		case <-time.After(slowAfter):
-			if !processorsBusy() {
+		case <-time.After(after):
+			if !processorsBusy(due) {
 				return true
 			}
 		}
 	}
 }
 
-// processorsBusy: at least as many goroutines wait for a processor as run. Runs take long then because of that, and not because of
-// servers. More runs at once would make all of them last longer, until none ends within its timeout.
-func processorsBusy() bool {
+// processorsBusy: goroutines wait for a processor, more than may run at once, or the caller, which was due, for long: then other processes
+// have the processors. Runs take long because of that, and not because of servers. More runs at once would make all of them last
+// longer, until none ends within its timeout.
+func processorsBusy(due time.Time) bool {
+	if (clock.RealClock{}).Since(due) > busyAfter {
+		return true
+	}
 	waiting := []metrics.Sample{{Name: "/sched/goroutines/runnable:goroutines"}}
 	metrics.Read(waiting)
-	return waiting[0].Value.Uint64() >= uint64(runtime.GOMAXPROCS(0))
+	return waiting[0].Value.Uint64() > uint64(runtime.GOMAXPROCS(0))
 }
 
 // runDue runs the task of a key once, if there is one that is due.

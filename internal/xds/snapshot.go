@@ -29,7 +29,7 @@ import (
 )
 
 // Snapshot is what is to be served, all of it or what changed: a cluster that isn't in it is served as before. The server keeps its
-// messages: they must not be changed afterwards. The same message in the next snapshot costs one comparison of pointers.
+// messages: they must not be changed afterwards. The same cluster in the next snapshot costs one comparison.
 type Snapshot struct {
 	// Clusters by name.
 	Clusters map[string]Cluster
@@ -44,7 +44,7 @@ type Snapshot struct {
 
 // Cluster is one to be served, with its endpoints.
 type Cluster struct {
-	// Message of type EDS: this server has the endpoints, under a service_name of NAME#HASH that it sets.
+	// Message, of type EDS and never nil: this server has the endpoints, under a service_name of NAME#HASH that it sets.
 	Message *clusterv3.Cluster
 	// Endpoints; how they name the cluster doesn't matter. Nil for those that it had; a new one has none then.
 	Endpoints *endpointv3.ClusterLoadAssignment
