@@ -72,13 +72,16 @@ func undeterminedMessage(s *targetView, a probeSide) string {
 }
 
 func targetsCondition(st configState, c metav1.Condition, name string, of func(*targetView) probeSide) metav1.Condition {
-	good, bad, undetermined := 0, 0, 0
+	good, bad, undetermined, untried := 0, 0, 0, 0
 	for _, s := range st.targets {
+		probed := s.Credentials.Usable() && !s.hibernated
 		switch a := of(s); {
-		case s.Credentials.Usable() && !s.hibernated && !a.undetermined.IsZero():
+		case probed && !a.undetermined.IsZero():
 			undetermined++
 		case a.unhealthy:
 			bad++
+		case probed && !a.tried:
+			untried++
 		case a.healthy:
 			good++
 		}
@@ -88,6 +91,8 @@ func targetsCondition(st configState, c metav1.Condition, name string, of func(*
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonProbeFails, fmt.Sprintf("The %s probe of some targets fails; see worstTargets.", name)
 	case undetermined > 0:
 		c.Reason, c.Message = v1alpha1.ReasonUndetermined, fmt.Sprintf("The %s probe of %s gets no clear answer, and nothing is scaled there; see worstTargets.", name, sample.Count(undetermined, "target"))
+	case untried > 0:
+		c.Message = fmt.Sprintf("The %s probe of %s hasn't succeeded yet.", name, sample.Count(untried, "target"))
 	case good > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonProbeSucceeds, "No target's "+name+" probe fails."
 	}

@@ -424,6 +424,30 @@ func TestAProbeThatGetsNoClearAnswerIsTold(t *testing.T) {
 	}
 }
 
+func TestAFleetIsHealthyOnceEachTargetWas(t *testing.T) {
+	w := newEnv(t, 2, nil)
+	sides := func() string {
+		said := w.condition("InternalHealthy") + ", " + w.condition("ExternalHealthy")
+		return said + ": " + meta.FindStatusCondition(w.stored().Status.Conditions, "ExternalHealthy").Message
+	}
+	w.probe("shoot-0", probe.OK, probe.OK)
+	if got := sides(); got != "Unknown BelowThreshold, Unknown BelowThreshold: The external probe of 1 target hasn't succeeded yet." {
+		t.Error("one of two has been probed: ", got)
+	}
+	w.probe("shoot-1", probe.OK, probe.Timeout)
+	if got := sides(); got != "True ProbeSucceeds, Unknown BelowThreshold: The external probe of 1 target hasn't succeeded yet." {
+		t.Error("the kubeconfig of the other has never worked, and nothing would be scaled down there: ", got)
+	}
+	w.probe("shoot-1", probe.OK, probe.OK)
+	if got := sides(); got != "True ProbeSucceeds, True ProbeSucceeds: No target's external probe fails." {
+		t.Error("both have succeeded: ", got)
+	}
+	w.probe("shoot-1", probe.OK, probe.Timeout)
+	if got := sides(); got != "True ProbeSucceeds, True ProbeSucceeds: No target's external probe fails." {
+		t.Error("one failure below the threshold: ", got)
+	}
+}
+
 func TestARedirectScalesNothingAndIsToldAtOnce(t *testing.T) {
 	w := newEnv(t, 1, func(pc *v1alpha1.ProbeConfig) { pc.Namespace, pc.Spec.NamespaceSelector = "shoot-0", nil })
 	for range 4 {

@@ -8,9 +8,12 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/resourcestack/autohealer/apis/v1alpha1"
+	"github.com/resourcestack/autohealer/e2e/harness"
 	"github.com/resourcestack/autohealer/internal/guard"
 	"github.com/resourcestack/autohealer/internal/kinds"
 )
@@ -105,8 +108,39 @@ func (s *subject) mutate(old *unstructured.Unstructured) *unstructured.Unstructu
 		spec[field] = s.fields[field](random)
 	}
 	s.mend(spec)
+	s.keepText(old.Object["spec"].(map[string]any), spec)
 	annotate(object)
 	return object
+}
+
+// keepText gives fields that say what they said before the text that they had: the webhook takes `namespace: ""` and no namespace for
+// the same, and the API server's policies, which see text only, for a change.
+func (s *subject) keepText(before, spec map[string]any) {
+	said, says := s.meaning(before), s.meaning(spec)
+	for field := range s.fields {
+		if said == nil || says == nil || !equality.Semantic.DeepEqual(said[field], says[field]) {
+			continue
+		}
+		if text, written := before[field]; written {
+			spec[field] = text
+		} else {
+			delete(spec, field)
+		}
+	}
+}
+
+// meaning is a spec as its Go type writes it; nil where it can't be read as that.
+func (s *subject) meaning(spec map[string]any) map[string]any {
+	object, err := harness.Scheme().New(v1alpha1.GroupVersion.WithKind(s.kind))
+	if err != nil || runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"spec": spec}, object) != nil {
+		return nil
+	}
+	written, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil
+	}
+	meaning, _, _ := unstructured.NestedMap(written, "spec")
+	return meaning
 }
 
 const exceptedRules = "autohealer.resourcestack.com/excepted-rules"

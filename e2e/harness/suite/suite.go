@@ -34,11 +34,11 @@ func Run(t *testing.T, description string) {
 	if v := flag.Lookup("test.v"); v != nil && v.Value.String() == "test2json" {
 		ginkgo.ReportBeforeEach(func(r ginkgo.SpecReport) { tellBegin(t.Name(), r) })
 		ginkgo.ReportAfterEach(func(r ginkgo.SpecReport) { tellEnd(t.Name(), r) })
-		// A suite that its BeforeSuite skips passes, to Ginkgo.
-		ginkgo.ReportAfterSuite("skipped", func(r ginkgo.Report) {
+		// What isn't in a spec: a suite that its BeforeSuite skips passes, to Ginkgo, and one whose cleanup fails says so far from the end.
+		ginkgo.ReportAfterSuite("setup and cleanup", func(r ginkgo.Report) {
 			for _, node := range r.SpecReports {
-				if node.LeafNodeType.Is(types.NodeTypeBeforeSuite) && node.State.Is(types.SpecStateSkipped) {
-					node.LeafNodeText = "BeforeSuite"
+				if node.LeafNodeType.Is(types.NodeTypesForSuiteLevelNodes) && node.State.Is(types.SpecStateFailureStates|types.SpecStateSkipped) {
+					node.LeafNodeText = node.LeafNodeType.String()
 					tellBegin(t.Name(), node)
 					tellEnd(t.Name(), node)
 				}
