@@ -34,6 +34,8 @@ var (
 	core kubernetes.Interface
 )
 
+var _ = suite.OfFailures(func() *harness.Harness { return h })
+
 var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
 	h, err = harness.Start(ctx, harness.Options{
@@ -54,11 +56,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 })
 
 var _ = AfterEach(func() {
-	if !CurrentSpecReport().Failed() {
-		return
-	}
-	for _, component := range []cluster.Component{real.Kubelet, harness.Manager} {
-		AddReportEntry("the log of "+string(component)+" ends with", h.LogTail(component, 60))
+	if CurrentSpecReport().Failed() {
+		AddReportEntry("the kubelet's log ends with", h.LogTail(real.Kubelet, 60))
 	}
 })
 
