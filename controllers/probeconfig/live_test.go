@@ -27,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
@@ -456,7 +457,7 @@ func (denyAll) Authorize(context.Context, authorizer.Attributes) (authorizer.Dec
 }
 
 func TestNamespacesThatAreSelectedAreTargetsAndTooManyAtOnceAreSuspect(t *testing.T) {
-	label := map[string]string{"role": "hosted"}
+	label := map[string]string{"role": "hosted-" + rand.String(8)} // namespaces of an earlier run stay
 	var all []*hosted
 	for range 4 {
 		all = append(all, newHosted(t, label))
