@@ -72,31 +72,36 @@ func undeterminedMessage(s *targetView, a probeSide) string {
 }
 
 func targetsCondition(st configState, c metav1.Condition, name string, of func(*targetView) probeSide) metav1.Condition {
-	good, bad, undetermined, untried := 0, 0, 0, 0
-	for _, s := range st.targets {
-		probed := s.Credentials.Usable() && !s.hibernated
-		switch a := of(s); {
-		case probed && !a.undetermined.IsZero():
-			undetermined++
-		case a.unhealthy:
-			bad++
-		case probed && !a.tried:
-			untried++
-		case a.healthy:
-			good++
-		}
-	}
+	healthy, unhealthy, undetermined, untried := countSides(st.targets, of)
 	switch {
-	case bad > 0:
+	case unhealthy > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonProbeFails, fmt.Sprintf("The %s probe of some targets fails; see worstTargets.", name)
 	case undetermined > 0:
 		c.Reason, c.Message = v1alpha1.ReasonUndetermined, fmt.Sprintf("The %s probe of %s gets no clear answer, and nothing is scaled there; see worstTargets.", name, sample.Count(undetermined, "target"))
 	case untried > 0:
 		c.Message = fmt.Sprintf("The %s probe of %s hasn't succeeded yet.", name, sample.Count(untried, "target"))
-	case good > 0:
+	case healthy > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonProbeSucceeds, "No target's "+name+" probe fails."
 	}
 	return c
+}
+
+// countSides counts targets by how their probe is. One that has had single failures since it was healthy is none of these.
+func countSides(targets []*targetView, of func(*targetView) probeSide) (healthy, unhealthy, undetermined, untried int) {
+	for _, s := range targets {
+		probed := s.Credentials.Usable() && !s.hibernated
+		switch a := of(s); {
+		case probed && !a.undetermined.IsZero():
+			undetermined++
+		case a.unhealthy:
+			unhealthy++
+		case probed && !a.tried:
+			untried++
+		case a.healthy:
+			healthy++
+		}
+	}
+	return healthy, unhealthy, undetermined, untried
 }
 
 func protectionActive(after v1alpha1.ProbeConfigStatus, targets []*targetView) metav1.Condition {
