@@ -14,12 +14,12 @@ import (
 	"github.com/resourcestack/autohealer/internal/domain/sample"
 )
 
-func internalHealthy(st configState) metav1.Condition {
-	return probeCondition(st, v1alpha1.ConditionInternalHealthy, "internal", (*targetView).internalSide)
+func internalHealthy(pc *v1alpha1.ProbeConfig, st configState) metav1.Condition {
+	return probeCondition(pc, st, v1alpha1.ConditionInternalHealthy, "internal", (*targetView).internalSide)
 }
 
-func externalHealthy(st configState) metav1.Condition {
-	c := probeCondition(st, v1alpha1.ConditionExternalHealthy, "external", (*targetView).externalSide)
+func externalHealthy(pc *v1alpha1.ProbeConfig, st configState) metav1.Condition {
+	c := probeCondition(pc, st, v1alpha1.ConditionExternalHealthy, "external", (*targetView).externalSide)
 	s := st.single()
 	if s != nil && c.Status == metav1.ConditionFalse && s.untried() {
 		c.Reason, c.Message = v1alpha1.ReasonKubeconfigUntried, s.untriedMessage()
@@ -38,11 +38,11 @@ func externalHealthy(st configState) metav1.Condition {
 }
 
 // probeCondition is the condition of one probe: of the only target, or of all of them.
-func probeCondition(st configState, kind, name string, of func(*targetView) probeSide) metav1.Condition {
+func probeCondition(pc *v1alpha1.ProbeConfig, st configState, kind, name string, of func(*targetView) probeSide) metav1.Condition {
 	c := metav1.Condition{Type: kind, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonBelowThreshold, Message: "The " + name + " probe has reached neither failureThreshold nor successThreshold."}
 	s := st.single()
 	if s == nil {
-		return targetsCondition(st, c, name, of)
+		return targetsCondition(pc, st, c, name, of)
 	}
 	a := of(s)
 	switch {
@@ -71,37 +71,43 @@ func undeterminedMessage(s *targetView, a probeSide) string {
 	return fmt.Sprintf("The %s probe has had no clear answer since %s, and nothing is scaled: %s. Look at the kubeconfig's credentials, and at the API server.", a.name, at, a.counts.LastError)
 }
 
-func targetsCondition(st configState, c metav1.Condition, name string, of func(*targetView) probeSide) metav1.Condition {
-	healthy, unhealthy, undetermined, untried := countSides(st.targets, of)
+// targetsCondition is True once the probe of each target that is probed has succeeded, and stays so while some of them have single failures.
+func targetsCondition(pc *v1alpha1.ProbeConfig, st configState, c metav1.Condition, name string, of func(*targetView) probeSide) metav1.Condition {
+	n := countSides(st.targets, of)
 	switch {
-	case unhealthy > 0:
+	case n.unhealthy > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonProbeFails, fmt.Sprintf("The %s probe of some targets fails; see worstTargets.", name)
-	case undetermined > 0:
-		c.Reason, c.Message = v1alpha1.ReasonUndetermined, fmt.Sprintf("The %s probe of %s gets no clear answer, and nothing is scaled there; see worstTargets.", name, sample.Count(undetermined, "target"))
-	case untried > 0:
-		c.Message = fmt.Sprintf("The %s probe of %s hasn't succeeded yet.", name, sample.Count(untried, "target"))
-	case healthy > 0:
+	case n.undetermined > 0:
+		c.Reason, c.Message = v1alpha1.ReasonUndetermined, fmt.Sprintf("The %s probe of %s gets no clear answer, and nothing is scaled there; see worstTargets.", name, sample.Count(n.undetermined, "target"))
+	case n.untried > 0 || n.pending > 0 && !meta.IsStatusConditionTrue(pc.Status.Conditions, c.Type):
+		c.Message = fmt.Sprintf("The %s probe of %s hasn't succeeded yet.", name, sample.Count(n.untried+n.pending, "target"))
+	case n.healthy > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonProbeSucceeds, "No target's "+name+" probe fails."
 	}
 	return c
 }
 
-// countSides counts targets by how their probe is. One that has had single failures since it was healthy is none of these.
-func countSides(targets []*targetView, of func(*targetView) probeSide) (healthy, unhealthy, undetermined, untried int) {
+// sideCounts are targets by how their probe is: untried ones may have an external kubeconfig that never worked, and pending ones had a
+// failure since they were healthy, or no result yet.
+type sideCounts struct{ healthy, unhealthy, undetermined, untried, pending int }
+
+func countSides(targets []*targetView, of func(*targetView) probeSide) (n sideCounts) {
 	for _, s := range targets {
 		probed := s.Credentials.Usable() && !s.hibernated
 		switch a := of(s); {
 		case probed && !a.undetermined.IsZero():
-			undetermined++
+			n.undetermined++
 		case a.unhealthy:
-			unhealthy++
-		case probed && !a.tried:
-			untried++
+			n.unhealthy++
 		case a.healthy:
-			healthy++
+			n.healthy++
+		case probed && !s.KubeconfigProven():
+			n.untried++
+		case probed:
+			n.pending++
 		}
 	}
-	return healthy, unhealthy, undetermined, untried
+	return n
 }
 
 func protectionActive(after v1alpha1.ProbeConfigStatus, targets []*targetView) metav1.Condition {

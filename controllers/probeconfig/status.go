@@ -60,7 +60,7 @@ func statusOf(pc *v1alpha1.ProbeConfig, st configState) v1alpha1.ProbeConfigStat
 		after.BreakerID = st.breaker.ID
 	}
 	commonConditions(pc, st).Apply(&after.Conditions, pc.Generation)
-	for _, c := range []metav1.Condition{internalHealthy(st), externalHealthy(st), protectionActive(after, st.targets)} {
+	for _, c := range []metav1.Condition{internalHealthy(pc, st), externalHealthy(pc, st), protectionActive(after, st.targets)} {
 		policy.Set(&after.Conditions, pc.Generation, c)
 	}
 	policy.SetWhileTrue(&after.Conditions, pc.Generation, leasesUnreadable(st))

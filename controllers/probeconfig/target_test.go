@@ -448,6 +448,29 @@ func TestAFleetIsHealthyOnceEachTargetWas(t *testing.T) {
 	}
 }
 
+func TestAFleetDoesNotRecoverByWhatIsNotKnown(t *testing.T) {
+	w := newEnv(t, 2, nil)
+	probe3 := func(internal, external probe.Class) {
+		for range 3 {
+			w.probe("shoot-1", internal, external)
+		}
+	}
+	w.probe("shoot-0", probe.OK, probe.OK)
+	probe3(probe.OK, probe.OK)
+	probe3(probe.OK, probe.Timeout)
+	if got := w.condition("ExternalHealthy"); got != "False ProbeFails" {
+		t.Error("one of two fails: ", got)
+	}
+	probe3(probe.Timeout, "")
+	if got := w.condition("ExternalHealthy"); got != "Unknown BelowThreshold" {
+		t.Error("its API server is down as well, and its external probe doesn't run: ", got)
+	}
+	probe3(probe.OK, probe.OK)
+	if got := w.condition("ExternalHealthy"); got != "True ProbeSucceeds" {
+		t.Error("it is healthy again: ", got)
+	}
+}
+
 func TestARedirectScalesNothingAndIsToldAtOnce(t *testing.T) {
 	w := newEnv(t, 1, func(pc *v1alpha1.ProbeConfig) { pc.Namespace, pc.Spec.NamespaceSelector = "shoot-0", nil })
 	for range 4 {

@@ -25,8 +25,6 @@ type probeSide struct {
 	name               string
 	counts             *probe.Counts
 	healthy, unhealthy bool
-	// tried: it has had a result; of the external probe a success, since its Secret was written, without which nothing is scaled down.
-	tried bool
 	// failure is the latest that counted, unhealthySince when there were too many, and undetermined since when there is no clear answer.
 	failure                      probe.Class
 	unhealthySince, undetermined time.Time
@@ -34,11 +32,11 @@ type probeSide struct {
 
 func (s *targetView) internalSide() probeSide {
 	in := &s.State.Internal
-	return probeSide{"internal", in, in.Healthy(s.Config.Thresholds), s.internalUnhealthy(), in.Successes+in.Errors > 0, in.LastFailure, s.State.InternalUnhealthySince, s.State.InternalUndetermined(s.Config)}
+	return probeSide{"internal", in, in.Healthy(s.Config.Thresholds), s.internalUnhealthy(), in.LastFailure, s.State.InternalUnhealthySince, s.State.InternalUndetermined(s.Config)}
 }
 
 func (s *targetView) externalSide() probeSide {
-	return probeSide{"external", &s.State.External, s.State.ExternalHealthy(s.Config), s.externalUnhealthy(), s.KubeconfigProven(), s.lastExternalFailure(), s.State.UnhealthySince, s.State.ExternalUndetermined(s.Config)}
+	return probeSide{"external", &s.State.External, s.State.ExternalHealthy(s.Config), s.externalUnhealthy(), s.lastExternalFailure(), s.State.UnhealthySince, s.State.ExternalUndetermined(s.Config)}
 }
 
 // first gives how many targets are so, and the first of them.
