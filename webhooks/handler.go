@@ -91,12 +91,16 @@ func isOf(field string, raw []byte, kind string) error {
 	return nil
 }
 
-// respond makes the answer. A refusal is Forbidden, not Invalid: `kubectl apply --force` and Flux take Invalid as leave
+// respond makes the answer. A refusal by a rule is Forbidden, not Invalid: `kubectl apply --force` and Flux take Invalid as leave
 // to delete the object and create it anew, and deleting a policy undoes what it did.
 func respond(v guard.Verdict) admission.Response {
 	response := admission.Allowed("")
 	if !v.Allowed {
 		response = admission.Denied(v.Message())
+	}
+	if v.Undecided() { // as an API server says it that is slow itself, so that clients ask again by themselves
+		is := response.Result
+		is.Code, is.Reason, is.Details = http.StatusInternalServerError, metav1.StatusReasonServerTimeout, &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
 	}
 	response = response.WithWarnings(v.Warnings()...)
 	response.AuditAnnotations = auditAnnotations(v)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clocktesting "k8s.io/utils/clock/testing"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -236,6 +237,10 @@ func TestOutOfTimeTheAnswerIsARefusal(t *testing.T) {
 	answer := ask(t, newWebhook(t, facts{unsynced: true}), "/?timeout=1ns", review("CREATE", goodSet, "null"))
 	if answer.Allowed || !strings.Contains(answer.Result.Message, "not checked: out of time") {
 		t.Errorf("allowed %v, message %q", answer.Allowed, answer.Result.Message)
+	}
+	is := &apierrors.StatusError{ErrStatus: *answer.Result}
+	if seconds, again := apierrors.SuggestsClientDelay(is); !again || seconds != 1 || is.ErrStatus.Code != http.StatusInternalServerError {
+		t.Errorf("clients ask %v again, after %d s, for a %d", again, seconds, is.ErrStatus.Code)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,7 +23,8 @@ var _ = Describe("a custom resource", func() {
 		Eventually(func(ctx context.Context) error { return h.Client.Create(ctx, machine.DeepCopy()) }).WithContext(ctx).Should(Succeed(), "once the kind is served")
 		fleet := dependentOf("example.com/v1", "MachineFleet", "workers", 0, 1)
 		fleet.ScaleUp.Timeout = "5s" // no controller ever tells of its machines
-		Expect(h.Client.Create(ctx, s.prober("prober", dependent("kcm", 0, 0), fleet, dependent("mcm", 0, 2)))).To(Succeed())
+		pc := s.prober("prober", dependent("kcm", 0, 0), fleet, dependent("mcm", 0, 2))
+		Expect(h.Client.Create(ctx, pc)).To(Succeed())
 		machines := func(ctx context.Context) (int64, error) {
 			err := h.Client.Get(ctx, client.ObjectKeyFromObject(machine), machine)
 			n, _, _ := unstructured.NestedInt64(machine.Object, "spec", "replicas")
@@ -40,5 +42,9 @@ var _ = Describe("a custom resource", func() {
 		Expect(writes[2:]).To(Equal([]string{"kcm 2", "mcm 1"}))
 		Eventually(s.condition).WithContext(ctx).WithArguments(v1alpha1.ConditionProtectionActive).Should(Equal(metav1.ConditionFalse))
 		Expect(machine.GetAnnotations()).NotTo(HaveKey(v1alpha1.AnnotationOriginalReplicas))
+		Expect(h.Client.Delete(ctx, pc)).To(Succeed())
+		Eventually(func(ctx context.Context) error {
+			return h.Client.Get(ctx, client.ObjectKeyFromObject(pc), pc)
+		}).WithContext(ctx).Should(MatchError(apierrors.IsNotFound, "not found"), "it goes while the manager may still list machines")
 	}, SpecTimeout(specTime))
 })

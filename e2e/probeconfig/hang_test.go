@@ -117,6 +117,14 @@ func (a *alone) bearSilence() {
 	// Each is more than a request may take, for a busy machine: one that a target waits for, and one that no target waits for.
 	const soon, later = time.Minute, 2 * time.Minute
 
+	It("though a review of a config ran out of time, which every client asks for again", func(ctx SpecContext) {
+		one := newShoot(ctx)
+		one.deploy(ctx, "kcm", 2)
+		hangs := a.gate.neverAnswer(0, one.about(http.MethodPost, "subjectaccessreviews"))
+		Expect(h.Client.Create(ctx, one.prober("prober", dependent("kcm", 0, 0)))).To(Succeed())
+		Expect(a.gate.came(hangs)).To(BeTrue())
+	}, SpecTimeout(specTime))
+
 	It("to 0, whatever request is never answered", func(ctx SpecContext) {
 		all, hangs := newShoots(ctx, len(unanswered)), make([]*hang, len(unanswered))
 		atOnce(all, func(one shoot) {

@@ -59,8 +59,7 @@ func newWave(ctx context.Context) *wave {
 	// spec's targets would be scaled down any more.
 	w.config.Spec.ProbeInterval, w.config.Spec.ProbeTimeout = "10s", "9900ms"
 	w.config.Spec.NamespaceSelector = &v1alpha1.LabelSelector{MatchLabels: label}
-	// The review reads what it names in 50 namespaces, for which an API server that has just made 200 may need more than a review's time.
-	Eventually(func(ctx context.Context) error { return h.Client.Create(ctx, w.config.DeepCopy()) }).WithContext(ctx).Should(Succeed(), "once there was time to check it")
+	Expect(h.Client.Create(ctx, w.config.DeepCopy())).To(Succeed())
 	DeferCleanup(func(ctx context.Context) { Expect(h.Client.Delete(ctx, w.config)).To(Succeed()) })
 	Eventually(w.status).WithContext(ctx).Should(HaveField("ProvenKubeconfigs", HaveLen(waveSize)), "the config has reached what is probed in every namespace that it selects")
 	w.hear(ctx)

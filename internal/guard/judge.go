@@ -58,7 +58,7 @@ func (e *evaluation) judge(r *compiledRule) (*Violation, *Skip) {
 	v := &Violation{Rule: r.ID, Severity: r.Severity, Docs: r.docs()}
 	e.soften(v, r)
 	if err != nil {
-		return nil, &Skip{Rule: r.ID, Severity: v.Severity, Reason: e.failure(r, e.inability(err))}
+		return nil, &Skip{Rule: r.ID, Severity: v.Severity, Reason: e.failure(r, e.inability(err)), transient: e.ctx.Err() != nil}
 	}
 	if v.Severity == Deny && r.Exceptable {
 		e.readExceptions()
@@ -172,7 +172,7 @@ func (e *evaluation) atRunTime() Verdict {
 func (e *evaluation) verdict(applies func(*compiledRule) bool) Verdict {
 	v := Verdict{Allowed: true, RuleSetHash: e.kind.hash}
 	if e.rules.unread && acts(e.kind.name) && e.exempt != allRules {
-		v.skip(Skip{Rule: "guard/guardrails", Severity: Deny, Reason: "the Guardrails aren't read yet; try again in a moment"})
+		v.skip(Skip{Rule: "guard/guardrails", Severity: Deny, Reason: "the Guardrails aren't read yet; try again in a moment", transient: true})
 	}
 	for _, r := range e.kind.rules {
 		if applies(r) {

@@ -122,11 +122,14 @@ func (k *Keeper[T]) release(ctx context.Context, policy T) (reconcile.Result, er
 	if remainingErr == nil && !remaining.Unknown && remaining.Targets == 0 {
 		return reconcile.Result{}, client.IgnoreNotFound(kube.SetFinalizer(ctx, k.Client, policy, v1alpha1.FinalizerUndo, false))
 	}
-	if k.throttle.Wait(client.ObjectKeyFromObject(policy), k.Clock.Now(), false) > 0 {
-		return reconcile.Result{RequeueAfter: Delay}, remainingErr
+	var err error
+	if k.throttle.Wait(client.ObjectKeyFromObject(policy), k.Clock.Now(), false) == 0 {
+		_, err = k.writeStatus(ctx, policy, remaining)
 	}
-	_, err := k.writeStatus(ctx, policy, remaining)
-	return reconcile.Result{RequeueAfter: Delay}, errors.Join(remainingErr, err)
+	if err = errors.Join(remainingErr, err); err != nil {
+		return reconcile.Result{}, err // it would be due whatever was refused
+	}
+	return reconcile.Result{RequeueAfter: Delay}, nil
 }
 
 // writeStatus writes the status that a policy should have, and reports transitions of its conditions.

@@ -156,8 +156,12 @@ func TestAPolicyThatIsDeletedStaysUntilWhatItDidIsUndone(t *testing.T) {
 			}
 			k.remove()
 			k.left, k.doubt, k.leads = c.left, c.doubt, c.leads
-			if _, err := k.looks(2); k.is() != c.is || !errors.Is(err, c.doubt) {
+			last, err := k.looks(2)
+			if k.is() != c.is || !errors.Is(err, c.doubt) {
 				t.Errorf("it is %q, %v", k.is(), err)
+			}
+			if due := last.RequeueAfter > 0; due != (c.is != "" && c.doubt == nil) {
+				t.Errorf("it is due %t, and what fails is paced by its failure", due)
 			}
 			if gone := len(k.gone) > 0; gone != (c.is == "") {
 				t.Errorf("it is forgotten: %t", gone)
