@@ -98,7 +98,7 @@ func respond(v guard.Verdict) admission.Response {
 	if !v.Allowed {
 		response = admission.Denied(v.Message())
 	}
-	if v.Undecided() { // as an API server says it that is slow itself, so that clients ask again by themselves
+	if v.Undecided() { // as an API server says it that is slow itself: client-go then asks again
 		is := response.Result
 		is.Code, is.Reason, is.Details = http.StatusInternalServerError, metav1.StatusReasonServerTimeout, &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
 	}

@@ -221,7 +221,8 @@ func unreadable(body []byte, err error, within time.Duration) (reason string, _ 
 	return "", nil
 }
 
-// retryAfter is in seconds. Who gets it asks again by itself: an API server as long as the webhook's timeout lasts, its clients ten times.
+// retryAfter is in seconds. An API server that gets it asks again by itself, as long as the webhook's timeout lasts; a client whose
+// review is undecided, up to ten times.
 const retryAfter = 1
 
 func busy() *apierrors.StatusError {

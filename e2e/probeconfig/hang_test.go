@@ -117,7 +117,7 @@ func (a *alone) bearSilence() {
 	// Each is more than a request may take, for a busy machine: one that a target waits for, and one that no target waits for.
 	const soon, later = time.Minute, 2 * time.Minute
 
-	It("though a review of a config ran out of time, which every client asks for again", func(ctx SpecContext) {
+	It("though the review of a config ran out of time, which a client then asks for again", func(ctx SpecContext) {
 		one := newShoot(ctx)
 		one.deploy(ctx, "kcm", 2)
 		hangs := a.gate.neverAnswer(0, one.about(http.MethodPost, "subjectaccessreviews"))

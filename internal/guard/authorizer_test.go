@@ -122,8 +122,8 @@ func TestWithoutAnAnswerARuleIsNotChecked(t *testing.T) {
 			g := under(t, compiled, Options{Authorizer: asked})
 			g.SetGuardrails([]*v1alpha1.Guardrail{gr(t, "platform", rule)})
 			const want = "platform/account: not checked: ask what system:serviceaccount:prod:healer may do: connection refused"
-			if v := create(t, g, goodSpec); v.Allowed || v.Message() != want {
-				t.Errorf("at admission: allowed %v: %s", v.Allowed, v.Message())
+			if v := create(t, g, goodSpec); !v.Undecided() || v.Message() != want {
+				t.Errorf("at admission: undecided %v: %s", v.Undecided(), v.Message())
 			}
 			validated, v := Admit(t.Context(), g, stored(t, goodSpec))
 			if v.Allowed || validated.Valid() || v.Message() != want {

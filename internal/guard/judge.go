@@ -8,6 +8,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/cel/library"
@@ -58,7 +59,7 @@ func (e *evaluation) judge(r *compiledRule) (*Violation, *Skip) {
 	v := &Violation{Rule: r.ID, Severity: r.Severity, Docs: r.docs()}
 	e.soften(v, r)
 	if err != nil {
-		return nil, &Skip{Rule: r.ID, Severity: v.Severity, Reason: e.failure(r, e.inability(err)), transient: e.ctx.Err() != nil}
+		return nil, &Skip{Rule: r.ID, Severity: v.Severity, Reason: e.failure(r, e.inability(err)), transient: e.transient(err)}
 	}
 	if v.Severity == Deny && r.Exceptable {
 		e.readExceptions()
@@ -69,6 +70,12 @@ func (e *evaluation) judge(r *compiledRule) (*Violation, *Skip) {
 	}
 	v.Message = e.message(r)
 	return v, nil
+}
+
+// transient: what the rule asked for got no answer in time, or one that says to ask again.
+func (e *evaluation) transient(err error) bool {
+	_, later := apierrors.SuggestsClientDelay(err)
+	return later || e.unanswered != nil || e.ctx.Err() != nil
 }
 
 // failure says why a rule's expression failed. That doesn't tell an object's author what a Guardrail wants of it; what is short of time,

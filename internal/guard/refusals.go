@@ -3,11 +3,11 @@ package guard
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/resourcestack/autohealer/apis/v1alpha1"
@@ -28,7 +28,7 @@ const (
 )
 
 // errBusy means that others' reviews came first.
-var errBusy = errors.New("too many Guardrails are being reviewed at once; try again in a moment")
+var errBusy error = apierrors.NewTooManyRequests("too many Guardrails are being reviewed at once; try again in a moment", 1)
 
 // serialize does a small part of a review of a Guardrail, one at a time in the order of asking: a small Guardrail doesn't wait
 // for all of a big one, and ordinary reviews have the other processors.

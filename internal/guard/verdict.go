@@ -56,7 +56,7 @@ type Skip struct {
 	// Docs is the place of the rule's documentation, or the Guardrail that it is in; "" for one of the engine's own.
 	Docs string `json:"-"`
 
-	// transient: it has nothing to do with the object, and is over in a moment.
+	// transient: it isn't the object's fault, and asking again may help.
 	transient bool
 }
 
@@ -180,10 +180,10 @@ func (v Verdict) BrokenIDs() []string {
 	return slices.Compact(slices.Sorted(slices.Values(ids)))
 }
 
-// Undecided says that nothing refuses the object but what time alone may mend: whoever asks again may get a verdict.
+// Undecided says that nothing refuses the object but what was transient: whoever asks again may get a verdict.
 func (v Verdict) Undecided() bool {
-	stays := func(s Skip) bool { return s.Severity == Deny && !s.transient && s.Missing != MissingFacts }
-	return !v.Allowed && len(v.BrokenIDs()) == 0 && !slices.ContainsFunc(v.Skipped, stays)
+	stays := func(s Skip) bool { return s.Severity == Deny && !s.transient }
+	return !v.Allowed && len(v.Skipped) > 0 && len(v.BrokenIDs()) == 0 && !slices.ContainsFunc(v.Skipped, stays)
 }
 
 // message is what the rule says of the object. Like the API server's, it falls back to fixed text when the expression

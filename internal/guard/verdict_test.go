@@ -23,18 +23,20 @@ func TestAReasonForWhichRulesWereNotCheckedIsSaidOnce(t *testing.T) {
 	}
 }
 
-func TestWhatTimeMendsIsUndecidedUnlessSomethingElseRefuses(t *testing.T) {
-	slow, unread := Skip{Rule: "k/a", Severity: Deny, transient: true}, Skip{Rule: "k/b", Severity: Deny, Missing: MissingFacts}
+func TestWhatIsTransientIsUndecidedUnlessSomethingElseRefuses(t *testing.T) {
+	slow := Skip{Rule: "k/a", Severity: Deny, transient: true}
 	for name, c := range map[string]struct {
 		v    Verdict
 		want bool
 	}{
-		"admitted":                       {Verdict{Allowed: true, Skipped: []Skip{{Rule: "k/c", Severity: Warn, transient: true}}}, false},
-		"slow, and not all is read":      {Verdict{Skipped: []Skip{slow, unread}}, true},
-		"slow, and another rule warns":   {Verdict{Skipped: []Skip{slow}, Violations: []Violation{{Rule: "k/c", Severity: Warn}}}, true},
-		"slow, and another rule refuses": {Verdict{Skipped: []Skip{slow}, Violations: []Violation{{Rule: "k/c", Severity: Deny}}}, false},
-		"slow, and a rule is broken":     {Verdict{Skipped: []Skip{slow, {Rule: "k/c", Severity: Deny}}}, false},
-		"slow, and one that warns is":    {Verdict{Skipped: []Skip{slow, {Rule: "k/c", Severity: Warn}}}, true},
+		"admitted":                         {Verdict{Allowed: true, Skipped: []Skip{{Rule: "k/c", Severity: Warn, transient: true}}}, false},
+		"no verdict at all":                {Verdict{}, false},
+		"slow":                             {Verdict{Skipped: []Skip{slow}}, true},
+		"slow, and another rule warns":     {Verdict{Skipped: []Skip{slow}, Violations: []Violation{{Rule: "k/c", Severity: Warn}}}, true},
+		"slow, and another rule refuses":   {Verdict{Skipped: []Skip{slow}, Violations: []Violation{{Rule: "k/c", Severity: Deny}}}, false},
+		"slow, and another rule is broken": {Verdict{Skipped: []Skip{slow, {Rule: "k/c", Severity: Deny}}}, false},
+		"slow, and not all is read":        {Verdict{Skipped: []Skip{slow, {Rule: "k/c", Severity: Deny, Missing: MissingFacts}}}, false},
+		"slow, and one that warns is":      {Verdict{Skipped: []Skip{slow, {Rule: "k/c", Severity: Warn}}}, true},
 	} {
 		if got := c.v.Undecided(); got != c.want {
 			t.Errorf("%s: undecided %v", name, got)

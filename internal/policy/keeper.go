@@ -126,10 +126,10 @@ func (k *Keeper[T]) release(ctx context.Context, policy T) (reconcile.Result, er
 	if k.throttle.Wait(client.ObjectKeyFromObject(policy), k.Clock.Now(), false) == 0 {
 		_, err = k.writeStatus(ctx, policy, remaining)
 	}
-	if err = errors.Join(remainingErr, err); err != nil {
-		return reconcile.Result{}, err // it would be due whatever was refused
+	if remainingErr != nil {
+		return reconcile.Result{}, errors.Join(remainingErr, err) // what is due isn't paced as what is refused
 	}
-	return reconcile.Result{RequeueAfter: Delay}, nil
+	return reconcile.Result{RequeueAfter: Delay}, err
 }
 
 // writeStatus writes the status that a policy should have, and reports transitions of its conditions.

@@ -161,7 +161,7 @@ func TestAPolicyThatIsDeletedStaysUntilWhatItDidIsUndone(t *testing.T) {
 				t.Errorf("it is %q, %v", k.is(), err)
 			}
 			if due := last.RequeueAfter > 0; due != (c.is != "" && c.doubt == nil) {
-				t.Errorf("it is due %t, and what fails is paced by its failure", due)
+				t.Errorf("that it is due again is %t; what isn't known is paced by its error alone", due)
 			}
 			if gone := len(k.gone) > 0; gone != (c.is == "") {
 				t.Errorf("it is forgotten: %t", gone)

@@ -6,7 +6,6 @@ package survey
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -40,7 +39,7 @@ const (
 )
 
 // errBusy means that others' reviews came first.
-var errBusy = errors.New("too many ProbeConfigs are being reviewed at once; try again in a moment")
+var errBusy error = apierrors.NewTooManyRequests("too many ProbeConfigs are being reviewed at once; try again in a moment", 1)
 
 // NewPace is what holds back reviews.
 func NewPace() *rate.Limiter { return rate.NewLimiter(asksPerSecond, asksAtOnce) }
