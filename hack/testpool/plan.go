@@ -99,7 +99,7 @@ func plan(packages []string) []job {
 
 // suite is the job of one package. What runs end to end runs programs of ours, which the test cache doesn't notice.
 func suite(pkg string, places int64) job {
-	j := job{packages: []string{pkg}, places: places, flags: []string{withoutVet, byGo, "-timeout=20m"}}
+	j := job{packages: []string{pkg}, places: places, flags: []string{withoutVet, byGo, "-timeout=30m"}}
 	if strings.HasPrefix(pkg, module+"e2e/") {
 		j.flags = append(j.flags, "-count=1")
 	}
