@@ -107,7 +107,7 @@ var _ = Describe("In a window", Serial, func() {
 		s.deploy(ctx, "late", 1, nil)
 		s.deploy(ctx, "last", 1, nil)
 		wc := s.weeder("restarted", "etcd", "api", "late", "last")
-		wc.Spec.WatchDuration, wc.Spec.MaxDeletionsPerWatch = "2m", ptr.To[int32](7)
+		wc.Spec.WatchDuration, wc.Spec.MaxDeletionsPerWatch = "10m", ptr.To[int32](7)
 		create(ctx, wc)
 		s.down(ctx, "etcd")
 		s.fail(ctx, "api")
@@ -168,7 +168,7 @@ var _ = Describe("In a window", Serial, func() {
 			s.deploy(ctx, app, 1, nil)
 		}
 		wc := s.weeder("failover", "etcd", "first", "second", "third")
-		wc.Spec.WatchDuration, wc.Spec.MaxDeletionsPerWatch = "3m", ptr.To[int32](3)
+		wc.Spec.WatchDuration, wc.Spec.MaxDeletionsPerWatch = "10m", ptr.To[int32](3)
 		create(ctx, wc)
 		s.down(ctx, "etcd")
 		s.fail(ctx, "first")
