@@ -34,7 +34,7 @@ type countingProxy struct {
 	server *httptest.Server
 
 	mu      sync.Mutex
-	asked   map[string]int // needs mu, as all below; by verb and resource
+	asked   map[string]int // needs mu, as all below; by verb and resource; of watches those that are open, since each begins anew after minutes
 	last    time.Time      // of what was asked
 	stalled map[string]chan struct{}
 	before  func(*http.Request)
@@ -59,7 +59,8 @@ func startProxy(of cluster.Component) *countingProxy {
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		ModifyResponse: func(r *http.Response) error {
 			if r.Request.URL.Query().Get("watch") == "true" {
-				r.Body = &watched{ReadCloser: r.Body, gate: func() <-chan struct{} { return p.gate(resourceOf(r.Request.URL.Path)) }}
+				resource := resourceOf(r.Request.URL.Path)
+				r.Body = &watched{ReadCloser: r.Body, gate: func() <-chan struct{} { return p.gate(resource) }, over: func() { p.over(resource) }}
 			}
 			return nil
 		},
@@ -154,6 +155,12 @@ func (p *countingProxy) count(r *http.Request) {
 	}
 }
 
+func (p *countingProxy) over(watched string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked["WATCH "+watched]--
+}
+
 // goesOn: whatever happens, Events and leases are written, and the API server is asked every eight seconds whether the Guardrails
 // in force are still those that are stored, and every five whose installation the cluster is.
 func goesOn(what string) bool {
@@ -199,6 +206,12 @@ func (p *countingProxy) gate(resource string) <-chan struct{} {
 type watched struct {
 	io.ReadCloser
 	gate func() <-chan struct{}
+	over func()
+}
+
+func (w *watched) Close() error {
+	w.over()
+	return w.ReadCloser.Close()
 }
 
 func (w *watched) Read(into []byte) (int, error) {

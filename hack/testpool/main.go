@@ -1,7 +1,8 @@
 // Command testpool runs the tests of packages several at a time, and prints what `go test -json` prints of them.
 //
-// End-to-end suites mostly wait, each for a control plane of its own, so several fit on a processor. `go test -p` would run
-// several too, but in the order of their names, which leaves the longest for the end, and without the processor time of each.
+// End-to-end suites wait for a control plane of their own, and so do those for processors, which two suites for each keep busy: more
+// make nothing sooner, and all so late that specs run out of time. `go test -p` would run several too, but in the order of their names,
+// which leaves the longest for the end, and without the processor time of each.
 //
 // Usage: testpool [-places N] PACKAGES...
 package main
@@ -20,7 +21,7 @@ import (
 )
 
 func main() {
-	places := flag.Int64("places", 3*int64(runtime.NumCPU()), "how many places the pool has; most suites take one")
+	places := flag.Int64("places", 2*int64(runtime.NumCPU()), "how many places the pool has; most suites take one")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, *places, flag.Args())

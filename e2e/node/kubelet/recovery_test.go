@@ -217,7 +217,7 @@ func (r *readiness) await(service string) (since time.Time) {
 		defer r.mu.Unlock()
 		since = r.since[service]
 		return since
-	}).WithPolling(20*time.Millisecond).ShouldNot(BeZero(), "Service %s should have a ready endpoint", service)
+	}).WithTimeout(2*time.Minute).WithPolling(20*time.Millisecond).ShouldNot(BeZero(), "Service %s should have a ready endpoint", service)
 	return since
 }
 
@@ -247,6 +247,10 @@ func tenantWeeder(ctx context.Context, namespace string, all []*outage) *v1alpha
 	return wc
 }
 
+// soon is far from the back-offs of 10 s and more that a deletion saves, and leaves a busy machine time; on a quiet one it takes a tenth of a
+// second.
+const soon = 5 * time.Second
+
 // expectRestarts checks what follows from all outages' ends, and tells it. How long restarts took is told only; so is what the
 // pods left alone took: their back-offs began at other moments, and one may end just then.
 func expectRestarts(ctx context.Context, wc *v1alpha1.WeederConfig, all []restart) {
@@ -265,7 +269,7 @@ func expectRestarts(ctx context.Context, wc *v1alpha1.WeederConfig, all []restar
 	}
 	suite.Measured("crash loops of a real kubelet: %d restarts, each DELETE at most %d ms after the Service was Ready; against no weeder %.0f s saved", len(all), slowest.Milliseconds(), saved.Seconds())
 	for _, r := range all {
-		Expect(r.asked).To(BeNumerically("<", time.Second), "%s: from the watch's news to the DELETE in the audit log. %s", r.name, r)
+		Expect(r.asked).To(BeNumerically("<", soon), "%s: from the watch's news to the DELETE in the audit log. %s", r.name, r)
 	}
 	Expect(late).To(BeNumerically("<", len(all)/2), "a kubelet may report something else of a pod just when the Service turns Ready, but not of half of them")
 	Expect(terminated).To(BeNumerically(">", 0), "a kubelet reports `terminated` for most of a back-off")
