@@ -24,7 +24,7 @@ import (
 const fleet = 12
 
 // specTime bounds one spec; some restart the manager several times.
-const specTime = 2 * time.Minute
+const specTime = 4 * time.Minute
 
 var (
 	h        *harness.Harness

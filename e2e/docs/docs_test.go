@@ -27,7 +27,7 @@ import (
 
 const (
 	root     = "../.."
-	specTime = 2 * time.Minute
+	specTime = 4 * time.Minute
 )
 
 var h *harness.Harness

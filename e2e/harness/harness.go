@@ -262,4 +262,4 @@ func freePorts() (p managerPorts, err error) {
 
 // Within is how long end-to-end tests wait for something that takes no timer: generous, since machines are slow, and
 // never waited out in full unless something is broken.
-const Within = 30 * time.Second
+const Within = time.Minute

@@ -44,7 +44,7 @@ var (
 	gadget = schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gadget"}
 )
 
-const specTime = 2 * time.Minute
+const specTime = 4 * time.Minute
 
 // judged is what the oracle follows: the targets of these specs but for kinds that only one of them defines, and most of what is checked in the seed.
 var judged = oracle.HealthCheckRegistrations{

@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	specTime = 3 * time.Minute
+	specTime = 6 * time.Minute
 
 	// controller is Argo CD's part that applies and deletes.
 	controller cluster.Component = "argocd-application-controller"

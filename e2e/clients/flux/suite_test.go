@@ -12,7 +12,7 @@ import (
 	"github.com/resourcestack/autohealer/e2e/harness/suite"
 )
 
-const specTime = 3 * time.Minute
+const specTime = 6 * time.Minute
 
 var w *gitops.World
 

@@ -26,7 +26,7 @@ func TestUninstall(t *testing.T) {
 type said = world.Said
 
 // specTime is for one that installs, lets policies act, and uninstalls.
-const specTime = 3 * time.Minute
+const specTime = 6 * time.Minute
 
 var (
 	h *world.World
