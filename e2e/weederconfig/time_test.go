@@ -36,7 +36,7 @@ var _ = Describe("As time goes by", Ordered, func() {
 		wc := s.weeder("cooling", "etcd", "api")
 		wc.Spec.WatchDuration, wc.Spec.Cooldown = "5m", "15s"
 		create(ctx, wc)
-		Eventually(s.acts).WithTimeout(2 * time.Minute).Should(HaveLen(3))
+		Eventually(s.acts).WithTimeout(4 * time.Minute).Should(HaveLen(3))
 		acts := s.acts()
 		for i := range 2 {
 			Expect(acts[i+1].At.Sub(acts[i].At)).To(BeNumerically(">=", 15*time.Second), "a cooldown after the one before was done")
