@@ -1,7 +1,7 @@
 // Command testpool runs the tests of packages several at a time, and prints what `go test -json` prints of them.
 //
-// End-to-end suites wait for a control plane of their own, and so do those for processors, which two suites for each keep busy: more
-// make nothing sooner, and all so late that specs run out of time. `go test -p` would run several too, but in the order of their names,
+// End-to-end suites wait for a control plane of their own, and so do those for processors, which two suites for each keep busy: with
+// more, caches and memory may be so slow that specs run out of time. `go test -p` would run several too, but in the order of their names,
 // which leaves the longest for the end, and without the processor time of each.
 //
 // Usage: testpool [-places N] PACKAGES...
