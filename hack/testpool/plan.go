@@ -30,7 +30,7 @@ type job struct {
 
 // The suites that take longest, the longest first: one that begins last would run alone in the end. What isn't here takes less than a minute.
 // One that times what an API server waits for runs alone, before the others. A suite takes a place for each of the parts that it runs at a
-// time, and two if it computes or times a kubelet. Behind one of three come those that fill the fourth place until it ends.
+// time, and two if it compiles, computes, or times a kubelet. Behind one of three come those that fill the fourth place until it ends.
 // `make test` prints how long each took.
 var longest = []struct {
 	suite  string
@@ -45,6 +45,7 @@ var longest = []struct {
 	{"e2e/healthcheck", 1},
 	{"e2e/clients/flux", 1},
 	{"e2e/clients/envoygateway", 1},
+	{"e2e/scaffold", 2},
 	{"e2e/weederconfig", 2},
 	{"e2e/operations/uninstall", 2},
 	{"e2e/outlierpolicy", 2},
