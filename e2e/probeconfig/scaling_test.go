@@ -152,7 +152,8 @@ func backOff() {
 		told := one.internal.Accepted()
 		Eventually(one.internal.Accepted).WithContext(ctx).Should(BeNumerically(">=", told+2))
 		asked := one.internal.AcceptedAt()[told-1:] // from the run that made it unhealthy, or one after it
-		for i := range asked[1:] {                  // a connection may come late, and the next one in time
+		// A connection may come late, and the next one in time.
+		for i := range asked[1:] {
 			Expect(asked[i+1].Sub(asked[i])).To(BeNumerically(">=", 4*time.Second))
 		}
 		Expect(one.sides(ctx)).To(HaveField("External.ErrorCount", BeZero()))

@@ -86,16 +86,17 @@ func lateness(crashed map[string]span) time.Duration {
 	return late
 }
 
-// crashPast makes one new pod after the other crash-loop, a few a second, until one did so after a time for sure.
+// crashPast makes one new pod after the other crash-loop, a few a second, until one did a second after expectWindow's latest.
 func (c clockwork) crashPast(ctx context.Context, end time.Time) map[string]span {
 	GinkgoHelper()
 	crashed := map[string]span{}
 	pace := time.NewTicker(100 * time.Millisecond)
 	defer pace.Stop()
-	for time.Now().Before(end.Add(lateness(crashed)).Add(2 * time.Second)) {
+	for last := (span{}); last.from.Before(end.Add(lateness(crashed)).Add(time.Second)); {
 		name := fmt.Sprintf("api-%d", len(crashed))
 		pod := c.add(ctx, name)
-		crashed[name] = during(func() { c.crash(ctx, pod) })
+		last = during(func() { c.crash(ctx, pod) })
+		crashed[name] = last
 		<-pace.C
 	}
 	return crashed
